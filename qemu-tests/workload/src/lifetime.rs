@@ -1,0 +1,77 @@
+//! The counter updates of one fork, exec and exit, phase by phase.
+//!
+//! Phases, updates in a phase and the CPUs follow a trace (the `rss_stat` tracepoint) of a statically linked program on Linux 6.18. Single
+//! amounts are chosen to fit the trace's lumps and sums. Two address spaces take part: the copy of the parent's that fork makes, and
+//! the program's that exec makes. Each ends at exactly 0 in every member.
+
+/// A member of the resident set: what an address space counts its pages by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Member {
+    /// Pages of mapped files.
+    File,
+    /// Anonymous pages: heap, stack, written private pages.
+    Anon,
+    /// Swapped-out pages. The traced program has none.
+    Swap,
+    /// Shared-memory pages. The traced program has none.
+    Shmem,
+}
+
+impl Member {
+    /// How many members there are.
+    pub const COUNT: usize = 4;
+
+    /// The member's place among an address space's counters.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// One counter update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Update {
+    /// The counter that changes.
+    pub member: Member,
+    /// By how many pages.
+    pub pages: i64,
+}
+
+const fn file(pages: i64) -> Update {
+    Update { member: Member::File, pages }
+}
+
+const fn anon(pages: i64) -> Update {
+    Update { member: Member::Anon, pages }
+}
+
+/// fork fills the child's copy, on the parent's CPU.
+pub const FORK_COPY: &[Update] = &[file(2), anon(2), anon(3), anon(2), anon(2), anon(2)];
+
+/// The child runs in its copy until it calls exec.
+#[rustfmt::skip]
+pub const CHILD_RUN: &[Update] = &[
+    file(16), file(16), file(16), file(16), file(16), file(6), anon(1), anon(-1),
+];
+
+/// exec prepares the program's stack in the new space, which is not the current one yet.
+pub const EXEC_NEW: &[Update] = &[anon(1)];
+
+/// exec drops the copy that fork made.
+#[rustfmt::skip]
+pub const EXEC_TEARDOWN: &[Update] = &[
+    file(-64), file(-22), file(-2), anon(-3), anon(-2), anon(-2), anon(-2), anon(-2),
+];
+
+/// The program runs in its own space.
+#[rustfmt::skip]
+pub const PROGRAM_RUN: &[Update] = &[
+    file(16), anon(1), file(16), anon(1), file(16), anon(1), file(18), anon(1), file(16), anon(1), file(16), anon(1), file(10),
+    anon(1), file(6), anon(1), file(-1), file(16), anon(1), file(4), anon(1), file(2), file(1), file(1), file(-1), file(1),
+];
+
+/// exit drops the program's space.
+#[rustfmt::skip]
+pub const EXIT_TEARDOWN: &[Update] = &[
+    file(-121), anon(-2), anon(-2), file(-16), anon(-2), anon(-1), anon(-1), anon(-1), anon(-1), anon(-1),
+];

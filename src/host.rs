@@ -1,0 +1,177 @@
+//! Runs the real code on host threads: each thread is a CPU, with its own GS base, so `cargo test` exercises the same instructions as a
+//! kernel. Linux on x86_64 leaves GS to programs. For this crate's tests and for an embedder's.
+//!
+//! Interrupts are simulated as far as a flag: [`with_irqs_off`](crate::with_irqs_off) clears it and brings it back.
+
+use core::cell::Cell;
+use core::fmt;
+use core::ptr::NonNull;
+use std::alloc::Layout;
+use std::panic::resume_unwind;
+use std::sync::{Barrier, Mutex, PoisonError};
+use std::vec::Vec;
+
+use crate::area::{self, AreaLayout, DEFAULT_UNIT_BYTES, InitError, LayoutError};
+use crate::cpu::CpuId;
+
+std::thread_local! {
+    static IRQS_ON: Cell<bool> = const { Cell::new(false) };
+}
+
+pub(crate) fn irqs_are_on() -> bool {
+    IRQS_ON.get()
+}
+
+pub(crate) fn irq_save_and_disable() -> bool {
+    IRQS_ON.replace(false)
+}
+
+pub(crate) fn irq_enable() {
+    IRQS_ON.set(true);
+}
+
+/// The process's machine: as a kernel has, one for ever.
+static BOOTED: Mutex<Option<usize>> = Mutex::new(None);
+/// Held while CPUs run, so that no CPU is two threads at once.
+static RUNNING: Mutex<()> = Mutex::new(());
+
+/// Why there is no machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BootError {
+    /// The layout is impossible.
+    Layout(LayoutError),
+    /// The host has no memory for the areas.
+    NoMemory,
+    /// The areas could not be built.
+    Init(InitError),
+    /// This process's machine has another number of possible CPUs.
+    OtherMachine {
+        /// That number.
+        nr_possible: usize,
+    },
+}
+
+impl fmt::Display for BootError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BootError::Layout(error) => error.fmt(f),
+            BootError::NoMemory => f.write_str("the host has no memory for the per-CPU areas"),
+            BootError::Init(error) => error.fmt(f),
+            BootError::OtherMachine { nr_possible } => {
+                write!(f, "this process's machine has {nr_possible} possible CPUs; a process has one machine")
+            }
+        }
+    }
+}
+
+impl std::error::Error for BootError {}
+
+/// A machine whose CPUs are threads of this process.
+///
+/// ```
+/// pcpu::per_cpu! {
+///     static EVENTS: u64 = 0;
+/// }
+/// // SAFETY: only threads of the machine's touch per-CPU data.
+/// let machine = unsafe { pcpu::host::Machine::boot(4) }?;
+/// machine.run(4, |cpu| (0..=cpu.as_u32()).for_each(|_| EVENTS.inc()));
+/// assert_eq!(machine.run(1, |_| EVENTS.sum()), [1 + 2 + 3 + 4]);
+/// # Ok::<(), pcpu::host::BootError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Machine {
+    nr_possible: usize,
+}
+
+impl Machine {
+    /// The process's machine, with that many possible CPUs and the default unit; booted by the first call. Further chunks come from
+    /// the heap.
+    ///
+    /// # Errors
+    /// An impossible layout, no memory, or a machine with another number of CPUs was booted before.
+    ///
+    /// # Safety
+    ///
+    /// From now on per-CPU data is touched by threads that [`run`](Self::run) starts, and by no others: not by the caller outside of `run`,
+    /// not by threads that those threads spawn.
+    pub unsafe fn boot(nr_possible: usize) -> Result<Machine, BootError> {
+        let mut booted = BOOTED.lock().unwrap_or_else(PoisonError::into_inner);
+        match *booted {
+            Some(there) if there == nr_possible => return Ok(Machine { nr_possible }),
+            Some(nr_possible) => return Err(BootError::OtherMachine { nr_possible }),
+            None => {}
+        }
+        let layout = AreaLayout::new(nr_possible, DEFAULT_UNIT_BYTES).map_err(BootError::Layout)?;
+        let heap_layout = Layout::from_size_align(layout.size_bytes(), layout.align_bytes()).map_err(|_| BootError::NoMemory)?;
+        // SAFETY: an area is never empty.
+        let memory = NonNull::new(unsafe { std::alloc::alloc(heap_layout) }).ok_or(BootError::NoMemory)?;
+        // A thread of its own: `init` makes its caller the boot CPU, and the boot CPU ends with it.
+        let outcome = std::thread::scope(|scope| {
+            // SAFETY: a raw pointer's address, for one thread.
+            let memory = memory.as_ptr().expose_provenance();
+            scope
+                .spawn(move || {
+                    let memory = NonNull::new(core::ptr::with_exposed_provenance_mut(memory)).expect("checked above");
+                    // SAFETY: new memory, leaked below; this thread is CPU 0 until it ends, the only one, without simulated interrupts;
+                    // nothing else uses GS on Linux. The rest is the caller's promise.
+                    let outcome = unsafe { area::init(memory, layout.size_bytes(), &layout) };
+                    if outcome.is_ok() {
+                        area::uninstall(CpuId::BOOT);
+                    }
+                    outcome
+                })
+                .join()
+        });
+        match outcome {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                // SAFETY: allocated above with that layout; `init` failed, so nobody uses it.
+                unsafe { std::alloc::dealloc(memory.as_ptr(), heap_layout) };
+                return Err(BootError::Init(error));
+            }
+            Err(panic) => resume_unwind(panic),
+        }
+        crate::alloc::set_source(&crate::alloc::Heap);
+        *booted = Some(nr_possible);
+        Ok(Machine { nr_possible })
+    }
+
+    /// Runs `on_cpu` on CPUs `0..nr_cpus` at once, each a thread, and returns their results in the order of the CPUs.
+    ///
+    /// All CPUs are installed before the first one begins. Runs of one process wait for each other; a run inside a run would wait for
+    /// ever and panics instead.
+    ///
+    /// # Panics
+    ///
+    /// If `nr_cpus` is 0 or more than possible, or if a CPU panics, with its panic.
+    pub fn run<R: Send>(&self, nr_cpus: usize, on_cpu: impl Fn(CpuId) -> R + Sync) -> Vec<R> {
+        assert!((1..=self.nr_possible).contains(&nr_cpus), "1 to {} CPUs can run, not {nr_cpus}", self.nr_possible);
+        assert!(area::this_delta() == 0, "a run inside a run");
+        let _alone = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        let all_installed = Barrier::new(nr_cpus);
+        let cpu_thread = |index: usize| {
+            let cpu = CpuId::from_index(index);
+            // SAFETY: `_alone` keeps other threads from being this CPU; it is uninstalled before the thread ends.
+            let installed = unsafe { area::install(cpu) };
+            assert_eq!(installed, Ok(()), "CPU {cpu} is nobody's between runs");
+            let _uninstall = Uninstall(cpu);
+            IRQS_ON.set(true);
+            all_installed.wait();
+            on_cpu(cpu)
+        };
+        let outcomes: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..nr_cpus).map(|index| scope.spawn(move || cpu_thread(index))).collect();
+            threads.into_iter().map(|thread| thread.join()).collect()
+        });
+        outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    }
+}
+
+struct Uninstall(CpuId);
+
+impl Drop for Uninstall {
+    fn drop(&mut self) {
+        area::uninstall(self.0);
+    }
+}

@@ -1,0 +1,39 @@
+//! What the rows were measured on.
+
+use kernel_runner::Machine;
+use serde::Serialize;
+use std::fs;
+use std::process::Command;
+use std::thread;
+
+/// The machine and its software, as far as they matter for a row.
+#[derive(Debug, Default, Serialize)]
+pub struct Host {
+    /// The processor's name.
+    pub processor: String,
+    /// CPUs of the host, not of the kernel under test.
+    pub host_cpus: usize,
+    /// The host's operating system and its kernel's release.
+    pub system: String,
+    /// QEMU's version line.
+    pub qemu: String,
+    /// What executes the guest's instructions.
+    pub accel: String,
+}
+
+impl Host {
+    /// This host, with the QEMU and the accelerator of `machine`; what cannot be found out is empty.
+    pub fn of(machine: &Machine) -> Self {
+        let version = Command::new(&machine.qemu).arg("--version").output().map(|output| output.stdout).unwrap_or_default();
+        let read = |path| fs::read_to_string(path).unwrap_or_default();
+        let cpuinfo = read("/proc/cpuinfo");
+        let processor = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+        Self {
+            processor: processor.map(|(_, name)| name.trim().to_owned()).unwrap_or_default(),
+            host_cpus: thread::available_parallelism().map_or(0, usize::from),
+            system: format!("{} {}", read("/proc/sys/kernel/ostype").trim(), read("/proc/sys/kernel/osrelease").trim()),
+            qemu: String::from_utf8_lossy(&version).lines().next().unwrap_or_default().to_owned(),
+            accel: crate::cli::name(machine.accel),
+        }
+    }
+}

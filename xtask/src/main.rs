@@ -1,0 +1,38 @@
+//! The workspace's commands, as `cargo xtask COMMAND`.
+
+mod cli;
+mod forkbomb;
+mod host;
+mod progress;
+mod qemu_install;
+mod report;
+mod rows;
+mod table;
+mod test;
+mod workspace;
+
+use cli::{Cli, Command};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = match Cli::parse_or_line() {
+        Ok(cli) => cli,
+        Err(cli::Stop::Help(text)) => {
+            print!("{text}");
+            return ExitCode::SUCCESS;
+        }
+        Err(cli::Stop::Error(line)) => {
+            eprintln!("{line}");
+            return ExitCode::from(2);
+        }
+    };
+    let result = match &cli.command {
+        Command::Forkbomb(options) => forkbomb::run(options),
+        Command::Test(options) => test::run(options),
+    };
+    result.unwrap_or_else(|error| {
+        // The chain of causes on one line.
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}

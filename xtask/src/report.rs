@@ -1,0 +1,130 @@
+//! The JSON file.
+
+use crate::host::Host;
+use crate::rows::Row;
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use std::fs::{self, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use tempfile::{Builder, NamedTempFile};
+
+/// What a command's JSON file holds.
+#[derive(Debug, Serialize)]
+pub struct Report<'a> {
+    pub machine: &'a Host,
+    /// What was typed.
+    pub command: String,
+    pub rows: &'a [Row],
+}
+
+/// A place for the JSON file that was seen to be writable.
+#[derive(Debug)]
+pub struct Destination {
+    path: PathBuf,
+}
+
+impl Destination {
+    /// Checks that `path` can be written; what is there stays, and nothing is left there, until [`write`](Self::write).
+    pub fn new(path: &Path) -> Result<Self> {
+        Self::checked(path).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    fn checked(path: &Path) -> Result<Self> {
+        let path = match fs::canonicalize(path) {
+            Ok(existing) if existing.is_file() => existing,
+            Ok(_) => bail!("it is not a regular file"),
+            Err(_) => path.to_owned(),
+        };
+        if path.file_name().is_none() {
+            bail!("it is not the name of a file");
+        }
+        let destination = Self { path };
+        // Removed at once: a signal during the run would leave it.
+        destination.unfinished()?;
+        Ok(destination)
+    }
+
+    /// A file in the destination's folder, from where it can be moved into its place in one step.
+    fn unfinished(&self) -> Result<NamedTempFile> {
+        let folder = self.path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+        // The usual permissions of a new file, which the umask narrows.
+        let builder = Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(folder);
+        // tempfile's own message names its file, which means nothing to who gave the path.
+        Ok(builder.map_err(|error| io::Error::from(error.kind()))?)
+    }
+
+    /// Writes the report. Nobody sees half of it: it takes the place of what was there when it is complete.
+    pub fn write(&self, report: &Report<'_>) -> Result<()> {
+        let write = || {
+            let mut file = self.unfinished()?;
+            serde_json::to_writer_pretty(&mut file, report)?;
+            file.write_all(b"\n")?;
+            file.persist(&self.path)?;
+            Ok(())
+        };
+        write().map_err(|error: anyhow::Error| error.context(format!("cannot write {}", self.path.display())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::{summarize, tests::round};
+    use serde_json::Value;
+
+    fn write(path: &Path) {
+        let report = Report {
+            machine: &Host::default(),
+            command: "cargo xtask forkbomb".into(),
+            rows: &summarize(&[round("each", 2, 100), round("grouped", 2, 150)]),
+        };
+        Destination::new(path).unwrap().write(&report).unwrap();
+    }
+
+    #[test]
+    fn the_file_has_machine_command_and_rows_with_their_fixed_keys() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.json");
+        write(&path);
+        let json: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        assert!(json["machine"].is_object());
+        assert_eq!(json["command"], "cargo xtask forkbomb");
+        let row = &json["rows"][1];
+        assert_eq!((&row["workload"], &row["strategy"]), (&"bomb".into(), &"grouped".into()));
+        assert_eq!((&row["cpus"], &row["possible_cpus"], &row["native"]), (&2.into(), &2.into(), &false.into()));
+        assert_eq!((&row["lifetimes"], &row["seconds"], &row["per_second"]), (&150.into(), &1.0.into(), &150.0.into()));
+        assert_eq!((&row["spread"], &row["ratio"]), (&0.0.into(), &1.5.into()));
+        assert_eq!((&row["nonzero_counters"], &row["leaked_objects"]), (&0.into(), &0.into()));
+    }
+
+    #[test]
+    fn an_old_file_is_replaced_and_nothing_else_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.json");
+        fs::write(&path, "old").unwrap();
+        write(&path);
+        assert!(fs::read_to_string(&path).unwrap().starts_with('{'));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_destination_that_is_not_written_leaves_the_old_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.json");
+        fs::write(&path, "old").unwrap();
+        drop(Destination::new(&path).unwrap());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_written_is_refused_before_anything_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        for path in [folder.path().join("no/such/folder.json"), folder.path().to_owned(), "/dev/null".into(), "..".into(), "".into()] {
+            let error = Destination::new(&path).unwrap_err();
+            assert!(format!("{error:#}").starts_with("cannot write "), "{error:#}");
+        }
+    }
+}
