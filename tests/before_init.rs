@@ -44,12 +44,12 @@ fn bad_input_changes_nothing_and_early_counts_are_counted_once() {
     assert_eq!(layout.align_bytes(), 256, "the most aligned static decides");
     let size_bytes = layout.size_bytes();
     let mut memory = vec![0xa5u8; size_bytes + 512];
-    let aligned = memory.as_mut_ptr().wrapping_add(memory.as_ptr().align_offset(256));
+    let aligned = memory.as_mut_ptr().expose_provenance().next_multiple_of(256);
     let template = NonNull::new(EARLY.this_ptr().cast::<u8>()).unwrap();
     let aligned_in_template = template.map_addr(|address| core::num::NonZero::new(address.get() & !255).unwrap());
     // SAFETY: every call fails, so nothing is written and nothing is promised.
     let init = |memory, bytes, layout: &AreaLayout| unsafe { pcpu::init(memory, bytes, layout) };
-    let at = |offset: usize| NonNull::new(aligned.wrapping_add(offset)).unwrap();
+    let at = |offset: usize| NonNull::new(core::ptr::with_exposed_provenance_mut::<u8>(aligned + offset)).unwrap();
     assert_eq!(init(at(0), size_bytes - 1, &layout), Err(InitError::TooSmall { given_bytes: size_bytes - 1, needed_bytes: size_bytes }));
     assert_eq!(init(at(64), size_bytes, &layout), Err(InitError::Misaligned { align_bytes: 256 }));
     assert_eq!(init(at(1), size_bytes, &layout), Err(InitError::Misaligned { align_bytes: 256 }));

@@ -48,7 +48,7 @@ pub fn build_kernel(workspace: &Path, arguments: &[&str]) -> Result<PathBuf, Err
 fn last_executable(messages: &[u8]) -> Option<PathBuf> {
     let lines = str::from_utf8(messages).ok()?.lines();
     let messages = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).last()
+    messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back()
 }
 
 #[cfg(test)]

@@ -77,14 +77,8 @@ pub fn list_cases(machine: &Machine, kernel: &Kernel, words: &str) -> Result<Vec
 
 /// Runs these cases, or all if `cases` is `None`, in as few boots as possible: one, if no case ends the machine. `words`
 /// are further words for the kernel's command line; `on_step` is called as things happen.
-pub fn run_cases(
-    machine: &Machine,
-    kernel: &Kernel,
-    words: &str,
-    cases: Option<&[String]>,
-    on_step: impl FnMut(Step<'_>),
-) -> SuiteReport {
-    Run { guest: Qemu { machine, kernel, words }, on_step, announced: None, report: SuiteReport::default() }.cases(cases)
+pub fn run_cases(machine: &Machine, kernel: &Kernel, words: &str, cases: Option<&[String]>, on_step: impl FnMut(Step<'_>)) -> SuiteReport {
+    Run { on_step, announced: None, report: SuiteReport::default() }.cases(&mut Qemu { machine, kernel, words }, cases)
 }
 
 /// What runs the cases.
@@ -111,15 +105,14 @@ impl Guest for Qemu<'_> {
     }
 }
 
-struct Run<G, F> {
-    guest: G,
+struct Run<F> {
     on_step: F,
     announced: Option<usize>,
     report: SuiteReport,
 }
 
-impl<G: Guest, F: FnMut(Step<'_>)> Run<G, F> {
-    fn cases(mut self, cases: Option<&[String]>) -> SuiteReport {
+impl<F: FnMut(Step<'_>)> Run<F> {
+    fn cases(mut self, guest: &mut impl Guest, cases: Option<&[String]>) -> SuiteReport {
         if let Some(cases) = cases {
             self.announce(cases.len());
         }
@@ -128,14 +121,14 @@ impl<G: Guest, F: FnMut(Step<'_>)> Run<G, F> {
             if left.as_ref().is_some_and(Vec::is_empty) {
                 return self.report;
             }
-            if let Some(trouble) = self.boot(left.as_deref().map(fitting)) {
+            if let Some(trouble) = self.boot(guest, left.as_deref().map(fitting)) {
                 return self.give_up(left, trouble);
             }
             // All of the boot's cases have a report, or the one that ended the machine has.
             left = match left {
                 Some(names) => Some(self.without_report(names)),
                 None if self.report.cases.len() >= self.announced.unwrap_or(0) => return self.report,
-                None => match self.guest.list() {
+                None => match guest.list() {
                     Ok(names) => Some(self.without_report(names)),
                     Err(trouble) => return self.give_up(None, trouble),
                 },
@@ -149,12 +142,11 @@ impl<G: Guest, F: FnMut(Step<'_>)> Run<G, F> {
     }
 
     /// Boots once, for these cases or for all. Returns how the boot ended if no case's failure accounts for it.
-    fn boot(&mut self, batch: Option<&[String]>) -> Option<Ending> {
+    fn boot(&mut self, guest: &mut impl Guest, batch: Option<&[String]>) -> Option<Ending> {
         let reported_before = self.report.cases.len();
         let mut planned = None;
         let mut running: Option<CaseReport> = None;
-        let Run { guest, on_step, announced, report } = self;
- let ending = guest.boot(&batch.map(exactly).unwrap_or_default(), &mut |event| match event {
+        let ending = guest.boot(&batch.map(exactly).unwrap_or_default(), &mut |event| match event {
             Event::Plan(count) => {
                 planned = Some(count);
                 self.announce(count);
@@ -247,7 +239,137 @@ fn join(words: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use super::*;
+    use crate::Panic;
+
+    /// A guest whose boots are written down in advance: what it says, and how it ends.
+    struct Script {
+        boots: VecDeque<(&'static [&'static str], Ending)>,
+        /// The words of each boot.
+        words: Vec<String>,
+        list: Result<Vec<String>, Ending>,
+    }
+
+    impl Guest for Script {
+        fn boot(&mut self, words: &str, on_event: &mut dyn FnMut(Event)) -> Ending {
+            self.words.push(words.to_owned());
+            let (messages, ending) = self.boots.pop_front().expect("no further boot");
+            for message in messages {
+                on_event(Event::of(LogLine::new(*message)));
+            }
+            ending
+        }
+
+        fn list(&mut self) -> Result<Vec<String>, Ending> {
+            self.list.clone()
+        }
+    }
+
+    /// Runs the script; returns its report and the words of its boots. Every boot of the script must be used.
+    fn run<const N: usize>(boots: [(&'static [&'static str], Ending); N], cases: Option<&[&str]>) -> (SuiteReport, Vec<String>) {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let mut script = Script { boots: boots.into(), words: Vec::new(), list: Ok(owned(&["a", "b", "c"])) };
+        let run = Run { on_step: |_: Step<'_>| {}, announced: None, report: SuiteReport::default() };
+        let report = run.cases(&mut script, cases.map(owned).as_deref());
+        assert!(script.boots.is_empty(), "{:?}", script.words);
+        (report, script.words)
+    }
+
+    /// The names of the cases, each with `:` and its failure if it has one.
+    fn results(report: &SuiteReport) -> Vec<String> {
+        let result = |case: &CaseReport| match &case.failure {
+            Some(reason) => format!("{}: {reason}", case.name),
+            None => case.name.clone(),
+        };
+        report.cases.iter().map(result).collect()
+    }
+
+    fn panic() -> Ending {
+        Ending::Panicked { panic: Some(Panic { cpu: 1, location: "x.rs:1:2".to_owned(), message: "m".to_owned() }) }
+    }
+
+    const PANIC: &str = "panic on CPU 1 at x.rs:1:2: m";
+
+    #[test]
+    fn all_cases_run_in_one_boot() {
+        let (report, words) = run([(&["@plan 2", "@begin a", "@pass a", "@begin b", "@pass b", "@end"], Ending::Passed)], None);
+        assert_eq!((results(&report), words), (vec!["a".to_owned(), "b".to_owned()], vec![String::new()]));
+        assert!(report.is_passed());
+    }
+
+    #[test]
+    fn log_lines_belong_to_the_case_that_runs() {
+        let boot: &[&str] = &["before", "@plan 1", "@begin a", "in a", "@pass a", "after"];
+        let (report, _) = run([(boot, Ending::Passed)], None);
+        assert_eq!(report.cases[0].log, [LogLine::new("in a")]);
+        assert_eq!(report.log, [LogLine::new("before"), LogLine::new("after")]);
+    }
+
+    #[test]
+    fn a_case_that_ends_the_machine_fails_and_the_rest_runs_in_a_new_boot() {
+        let (report, words) =
+            run([(&["@plan 3", "@begin a", "@pass a", "@begin b"], panic()), (&["@plan 1", "@begin c", "@pass c"], Ending::Passed)], None);
+        assert_eq!(results(&report), ["a", &format!("b: {PANIC}"), "c"]);
+        assert_eq!(words, ["", "exact filter=c"]);
+        assert!(!report.is_passed());
+        assert_eq!(report.trouble, None);
+    }
+
+    #[test]
+    fn every_case_may_end_the_machine() {
+        let (report, words) = run(
+            [(&["@plan 3", "@begin a"], panic()), (&["@plan 2", "@begin b"], Ending::TripleFault), (&["@plan 1", "@begin c"], panic())],
+            None,
+        );
+        assert_eq!(report.cases.len(), 3);
+        assert!(report.cases.iter().all(|case| case.failure.is_some()));
+        assert_eq!(words, ["", "exact filter=b filter=c", "exact filter=c"]);
+    }
+
+    #[test]
+    fn selected_cases_only_are_run_and_run_again() {
+        let boots: [(&[&str], _); 2] = [
+            (&["@plan 2", "@begin a"], panic()),
+            (&["@plan 1", "@begin c", "@fail c: why"], Ending::TestsFailed { names: vec!["c".into()] }),
+        ];
+        let (report, words) = run(boots, Some(&["a", "c"]));
+        assert_eq!(results(&report), [&format!("a: {PANIC}"), "c: why"]);
+        assert_eq!(words, ["exact filter=a filter=c", "exact filter=c"]);
+        let (report, words) = run([], Some(&[]));
+        assert!(report.is_passed() && words.is_empty());
+    }
+
+    #[test]
+    fn a_boot_that_ends_badly_outside_of_cases_is_the_last() {
+        let (report, _) = run([(&["@plan 3", "@begin a", "@pass a"], panic())], Some(&["a", "b", "c"]));
+        assert_eq!(results(&report), ["a", &format!("b: not run: {PANIC}"), &format!("c: not run: {PANIC}")]);
+        assert_eq!(report.trouble, Some(panic()));
+    }
+
+    #[test]
+    fn fewer_results_than_asked_for_are_trouble() {
+        let few = |announced, seen| Some(Ending::TooFewTests { announced, seen });
+        assert_eq!(run([(&["hello"], Ending::Passed)], None).0.trouble, few(None, 0));
+        assert_eq!(run([(&["@plan 1", "@begin a", "@pass a"], Ending::Passed)], Some(&["a", "b"])).0.trouble, few(Some(2), 1));
+        assert_eq!(run([(&["@plan 0"], Ending::Passed)], Some(&["a"])).0.trouble, few(Some(1), 0));
+        assert!(run([(&["@plan 0"], Ending::Passed)], None).0.is_passed());
+    }
+
+    #[test]
+    fn a_success_in_the_middle_of_a_case_fails_the_case() {
+        let (report, _) = run([(&["@plan 1", "@begin a"], Ending::Passed)], Some(&["a"]));
+        assert_eq!(results(&report), ["a: the kernel ended in the middle of it"]);
+    }
+
+    #[test]
+    fn boots_without_end_are_cut_off() {
+        // Names that the list does not have: what is left never gets less.
+        let boots: [(&[&str], _); MAX_BOOTS] = std::array::from_fn(|_| (&["@plan 1", "@begin x"] as &[_], panic()));
+        let (report, _) = run(boots, Some(&["a"]));
+        assert!(matches!(report.trouble, Some(Ending::TooFewTests { .. })), "{:?}", report.trouble);
+    }
 
     fn names(count: usize) -> Vec<String> {
         (0..count).map(|i| format!("module::case_{i:04}")).collect()

@@ -61,9 +61,6 @@ mod kernel {
                 // SAFETY: not at all: the page is not mapped, so it faults.
                 unsafe { core::hint::black_box(ptr::null_mut::<u8>().wrapping_add(8)).write_volatile(1) };
             }),
-            "overflow" => {
-                overflow(0);
-            }
             "interrupt" => {
                 pcpu_boot::apic::send(CpuId::BOOT, 0x77);
                 pcpu_boot::time::spin_micros(1_000_000);
@@ -127,11 +124,6 @@ mod kernel {
         });
     }
 
-    #[allow(unconditional_recursion)]
-    fn overflow(depth: u64) -> u64 {
-        let frame = core::hint::black_box([depth; 64]);
-        overflow(depth + 1) + frame[1]
-    }
 
     /// With an interrupt descriptor table of no entries, an exception ends in a triple fault.
     fn triple_fault() {

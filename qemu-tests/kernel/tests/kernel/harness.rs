@@ -3,7 +3,9 @@
 use core::fmt;
 
 use alloc::{format, string::String};
-use pcpu_boot::{CommandLine, Exit, exit};
+use pcpu::CpuId;
+use pcpu_boot::{CommandLine, Exit, exit, smp};
+use spin::mutex::SpinMutex;
 
 /// One claim and the function that tries it.
 pub struct Case {
@@ -53,6 +55,17 @@ macro_rules! check_eq {
     };
 }
 pub(crate) use check_eq;
+
+/// Runs `task` on every CPU at once; any failure is the whole's.
+pub fn on_all(task: impl Fn(CpuId) -> Outcome + Sync) -> Outcome {
+    let outcome: SpinMutex<Outcome> = SpinMutex::new(Ok(()));
+    smp::run_on_all(|cpu| {
+        if let Err(Failure(reason)) = task(cpu) {
+            *outcome.lock() = Err(Failure(format!("on CPU {cpu}: {reason}")));
+        }
+    });
+    outcome.into_inner()
+}
 
 /// Lists or runs what the command line asks for, and ends the machine.
 pub fn run(command_line: CommandLine, groups: &[&[Case]]) -> ! {

@@ -42,6 +42,7 @@ mod kernel {
     fn main(boot: &'static BootInfo) -> ! {
         areas::before_init();
         pcpu_boot::smp::start(boot, UNIT_BYTES);
+        pcpu::alloc::set_source(&pcpu::alloc::Heap);
         harness::run(boot.command_line, &[areas::CASES, statics::CASES, tokens::CASES, interrupts::CASES, memory::CASES, counters::CASES])
     }
 }

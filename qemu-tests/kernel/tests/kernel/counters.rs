@@ -1,0 +1,147 @@
+//! Counters: sums are exact, whoever adds from wherever.
+
+use core::sync::atomic::{AtomicI64, AtomicPtr, Ordering};
+
+use pcpu::{Batch, Counter, CounterSet, CpuId, alloc::stats};
+
+use crate::{
+    harness::{Case, Outcome, check, check_eq, on_all},
+    ticker,
+};
+
+pub const CASES: &[Case] = &[
+    Case { name: "a_counters_sum_is_exact_after_adds_from_all_cpus_and_their_timers", run: a_counters_sum_is_exact },
+    Case { name: "a_counter_sets_sums_are_exact_after_adds_from_all_cpus_and_their_timers", run: a_counter_sets_sums_are_exact },
+    Case { name: "a_read_is_within_a_batch_for_each_cpu", run: a_read_is_within_a_batch_for_each_cpu },
+    Case { name: "a_sum_during_adds_counts_every_finished_one", run: a_sum_during_adds_counts_every_finished_one },
+    Case { name: "counters_made_and_dropped_on_all_cpus_leave_nothing_behind", run: counters_made_and_dropped_leave_nothing_behind },
+];
+
+/// Amounts of both signs, some above a batch.
+const AMOUNTS: [i64; 8] = [1, 1, 16, -1, 40, -121, 3, -7];
+const BY_TICK: i64 = 1 << 20;
+
+fn a_counters_sum_is_exact() -> Outcome {
+    /// The counter that ticks add to; null between runs.
+    static COUNTER: AtomicPtr<Counter> = AtomicPtr::new(core::ptr::null_mut());
+    let mut counter = Counter::new(1000)?;
+    COUNTER.store(&raw mut counter, Ordering::Release);
+    // Not touched by name again before the ticks stop.
+    let shared = || {
+        // SAFETY: points to `counter`, which outlives the ticks and is only shared.
+        unsafe { &*COUNTER.load(Ordering::Acquire) }
+    };
+    ticker::set_handler(|_| {
+        ticker::count();
+        // SAFETY: as above.
+        unsafe { &*COUNTER.load(Ordering::Acquire) }.add(BY_TICK);
+    });
+    let ticks_before = ticker::taken();
+    let added = AtomicI64::new(0);
+    on_all(|_| {
+        let mut own = 0;
+        ticker::repeat_while_ticking(|| {
+            for amount in AMOUNTS {
+                shared().add(amount);
+                own += amount;
+            }
+        });
+        added.fetch_add(own, Ordering::Relaxed);
+        Ok(())
+    })?;
+    let ticks = (ticker::taken() - ticks_before) as i64;
+    check_eq!(shared().sum(), 1000 + added.into_inner() + ticks * BY_TICK);
+    Ok(())
+}
+
+fn a_counter_sets_sums_are_exact() -> Outcome {
+    static SET: AtomicPtr<CounterSet<4>> = AtomicPtr::new(core::ptr::null_mut());
+    let mut set = CounterSet::new([0, 10, 20, 30])?;
+    SET.store(&raw mut set, Ordering::Release);
+    let shared = || {
+        // SAFETY: points to `set`, which outlives the ticks and is only shared.
+        unsafe { &*SET.load(Ordering::Acquire) }
+    };
+    ticker::set_handler(|_| {
+        ticker::count();
+        // SAFETY: as above.
+        let set = unsafe { &*SET.load(Ordering::Acquire) };
+        set.add(0, BY_TICK);
+        set.add(3, -BY_TICK);
+    });
+    let ticks_before = ticker::taken();
+    let added = [const { AtomicI64::new(0) }; 4];
+    on_all(|cpu| {
+        let mut own = [0; 4];
+        ticker::repeat_while_ticking(|| {
+            for (round, amount) in AMOUNTS.into_iter().enumerate() {
+                let index = (round + cpu.index()) % 4;
+                shared().add(index, amount);
+                own[index] += amount;
+            }
+        });
+        for (total, own) in added.iter().zip(own) {
+            total.fetch_add(own, Ordering::Relaxed);
+        }
+        Ok(())
+    })?;
+    let by_ticks = (ticker::taken() - ticks_before) as i64 * BY_TICK;
+    let added = added.map(AtomicI64::into_inner);
+    check_eq!(shared().sum_all(), [added[0] + by_ticks, added[1] + 10, added[2] + 20, added[3] + 30 - by_ticks]);
+    check_eq!(shared().sum(2), added[2] + 20);
+    Ok(())
+}
+
+fn a_read_is_within_a_batch_for_each_cpu() -> Outcome {
+    let counter = Counter::new(0)?;
+    on_all(|cpu| {
+        for _ in 0..1000 + cpu.index() {
+            counter.add(1);
+        }
+        Ok(())
+    })?;
+    let allowed = (Batch::DEFAULT.get() - 1) * CpuId::possible().len() as u64;
+    check!(counter.read().abs_diff(counter.sum()) <= allowed, "read {}, sum {}", counter.read(), counter.sum());
+    Ok(())
+}
+
+fn a_sum_during_adds_counts_every_finished_one() -> Outcome {
+    const ADDS: i64 = 20_000;
+    let counter = Counter::new(0)?;
+    // A lower bound of what is finished: raised after each add.
+    let finished = AtomicI64::new(0);
+    let begun = AtomicI64::new(0);
+    on_all(|cpu| {
+        for round in 0..ADDS {
+            if cpu == CpuId::BOOT && round % 16 == 0 {
+                let at_least = finished.load(Ordering::SeqCst);
+                let sum = counter.sum();
+                let at_most = begun.load(Ordering::SeqCst);
+                check!((at_least..=at_most).contains(&sum), "{sum} is not between {at_least} finished and {at_most} begun");
+            }
+            begun.fetch_add(1, Ordering::SeqCst);
+            counter.add(1);
+            finished.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(())
+    })?;
+    check_eq!(counter.sum(), ADDS * CpuId::possible().len() as i64);
+    Ok(())
+}
+
+fn counters_made_and_dropped_leave_nothing_behind() -> Outcome {
+    let before = stats();
+    on_all(|_| {
+        for _ in 0..200 {
+            let (counter, set) = (Counter::new(5)?, CounterSet::<4>::new([1, 2, 3, 4])?);
+            counter.add(1);
+            set.add(2, -3);
+            check_eq!(counter.sum(), 6);
+            check_eq!(set.sum_all(), [1, 2, 0, 4]);
+        }
+        Ok(())
+    })?;
+    check_eq!(stats().live_objects, before.live_objects);
+    check_eq!(stats().live_bytes, before.live_bytes);
+    Ok(())
+}
