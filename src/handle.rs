@@ -219,14 +219,14 @@ impl<T> Made<T> {
 impl<T> Drop for Made<T> {
     fn drop(&mut self) {
         /// Frees also when a destructor panics; the values after it leak, as in a slice.
-        struct Free(NonZeroUsize, usize);
-        impl Drop for Free {
+        struct Free<T>(NonZeroUsize, PhantomData<T>);
+        impl<T> Drop for Free<T> {
             fn drop(&mut self) {
-                // SAFETY: the object was allocated with that size, and this is the only owner.
-                unsafe { alloc::free(self.0, self.1) };
+                // SAFETY: the object was allocated with that layout, and this is the only owner.
+                unsafe { alloc::free(self.0, size_of::<T>(), align_of::<T>()) };
             }
         }
-        let _free = Free(self.address, size_of::<T>());
+        let _free = Free::<T>(self.address, PhantomData);
         if core::mem::needs_drop::<T>() {
             for cpu in CpuId::possible().take(self.nr) {
                 // SAFETY: initialised, dropped once, and nobody else uses it any more.

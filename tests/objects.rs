@@ -43,21 +43,21 @@ fn a_box_is_zero_on_every_cpu_and_one_word() {
 fn a_new_object_overlaps_no_live_one_and_is_aligned_everywhere() {
     alone(|| {
         let sizes = [1usize, 7, 8, 9, 16, 24, 63, 64, 65, 100, 256, 1000, 4096, 20_000, alloc_max()];
-        let mut live: Vec<(core::num::NonZeroUsize, usize)> = Vec::new();
+        let mut live: Vec<(core::num::NonZeroUsize, usize, usize)> = Vec::new();
         for align in [1usize, 2, 4, 8, 16, 32, 64] {
             for size in sizes {
                 let handle = alloc::allocate(size, align, AllocFlags::PROCESS).unwrap();
                 assert_eq!(handle.get() % align, 0);
-                for &(other, other_size) in &live {
+                for &(other, other_size, _) in &live {
                     let apart = handle.get().wrapping_sub(other.get()) >= other_size && other.get().wrapping_sub(handle.get()) >= size;
                     assert!(apart, "{handle:#x}+{size} overlaps {other:#x}+{other_size}");
                 }
-                live.push((handle, size));
+                live.push((handle, size, align));
             }
         }
-        for (handle, size) in live {
+        for (handle, size, align) in live {
             // SAFETY: allocated above, nobody used it.
-            unsafe { alloc::free(handle, size) };
+            unsafe { alloc::free(handle, size, align) };
         }
     });
 }
@@ -107,7 +107,7 @@ fn chunks_are_added_when_allowed_and_given_back() {
         assert_eq!(alloc::stats().chunks, chunks + 5);
         for handle in live {
             // SAFETY: allocated above, nobody used it.
-            unsafe { alloc::free_clean(handle, alloc_max() / 4) };
+            unsafe { alloc::free_clean(handle, alloc_max() / 4, 8) };
         }
         assert_eq!(alloc::stats().chunks, chunks);
     });

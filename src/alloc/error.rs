@@ -67,6 +67,13 @@ pub enum AllocError {
     },
     /// The flags forbid to wait for the lock, and somebody holds it.
     WouldWait,
+    /// A magazine does not hold so many objects.
+    PrefillTooLong {
+        /// How many were asked for.
+        nr: usize,
+        /// The most that a magazine holds.
+        max: usize,
+    },
 }
 
 impl fmt::Display for AllocError {
@@ -86,6 +93,7 @@ impl fmt::Display for AllocError {
             AllocError::SourceExhausted { chunk_bytes } => {
                 write!(f, "all chunks are full, and the memory source has no {chunk_bytes} B for another one")
             }
+            AllocError::PrefillTooLong { nr, max } => write!(f, "a stock of {nr} objects, a CPU keeps at most {max} of up to 2048 B"),
             AllocError::WouldWait => f.write_str("the allocator is locked, and the flags forbid to wait"),
         }
     }

@@ -102,6 +102,11 @@ impl AreaLayout {
         Ok(AreaLayout { nr_cpus, unit_bytes: unit_bytes.next_multiple_of(align_bytes), align_bytes })
     }
 
+    /// The layout that has these measures.
+    pub(super) const fn from_measures(nr_cpus: usize, unit_bytes: usize, stride_bytes: usize) -> Self {
+        AreaLayout { nr_cpus, unit_bytes, align_bytes: stride_bytes - unit_bytes }
+    }
+
     /// The number of possible CPUs.
     pub const fn nr_cpus(&self) -> usize {
         self.nr_cpus

@@ -45,9 +45,15 @@ struct Areas {
     nr_possible: AtomicUsize,
     first_delta: AtomicUsize,
     stride_bytes: AtomicUsize,
+    unit_bytes: AtomicUsize,
 }
 
-static AREAS: Areas = Areas { nr_possible: AtomicUsize::new(1), first_delta: AtomicUsize::new(0), stride_bytes: AtomicUsize::new(0) };
+static AREAS: Areas = Areas {
+    nr_possible: AtomicUsize::new(1),
+    first_delta: AtomicUsize::new(0),
+    stride_bytes: AtomicUsize::new(0),
+    unit_bytes: AtomicUsize::new(0),
+};
 
 /// The number of possible CPUs; 1 before `init`.
 #[inline]
@@ -73,4 +79,10 @@ pub(crate) fn this_delta() -> usize {
 #[inline(always)]
 pub(crate) fn this_cpu_number() -> u32 {
     crate::field!(HEADER, cpu).get()
+}
+
+/// The shape of every chunk; `None` before `init`.
+pub(crate) fn layout() -> Option<AreaLayout> {
+    let unit_bytes = AREAS.unit_bytes.load(Ordering::Relaxed);
+    (unit_bytes > 0).then(|| AreaLayout::from_measures(nr_possible(), unit_bytes, AREAS.stride_bytes.load(Ordering::Relaxed)))
 }

@@ -114,6 +114,6 @@ impl<const N: usize> Drop for Slots<N> {
         }
         self.touched.clear();
         // SAFETY: allocated with that size, owned by this alone, and zero on the CPUs that wrote, so on all.
-        unsafe { alloc::free_clean(self.address, Self::SIZE_BYTES) };
+        unsafe { alloc::free_clean(self.address, Self::SIZE_BYTES, Self::ALIGN_BYTES) };
     }
 }

@@ -191,7 +191,7 @@ fn addresses_stay_the_same() -> Outcome {
     })?;
     ticker::set_handler(|_| ticker::count());
     on_all(|cpu| {
-        ticker::repeat_while_ticking(core::hint::spin_loop);
+        ticker::repeat_while_ticking(ticker::SOME, core::hint::spin_loop);
         check_eq!(PLACE.this_ptr().addr() as u64, first[cpu.index()].load(Ordering::Relaxed));
         Ok(())
     })
@@ -216,7 +216,7 @@ fn each_cpus_interrupt_stack_lies_in_its_area() -> Outcome {
         HANDLER_STACK.set(core::ptr::from_ref(frame).addr());
     });
     on_all(|_| {
-        ticker::repeat_while_ticking(core::hint::spin_loop);
+        ticker::repeat_while_ticking(ticker::SOME, core::hint::spin_loop);
         Ok(())
     })?;
     for cpu in CpuId::possible() {

@@ -40,7 +40,7 @@ fn a_counters_sum_is_exact() -> Outcome {
     let added = AtomicI64::new(0);
     on_all(|_| {
         let mut own = 0;
-        ticker::repeat_while_ticking(|| {
+        ticker::repeat_while_ticking(ticker::MANY, || {
             for amount in AMOUNTS {
                 shared().add(amount);
                 own += amount;
@@ -73,7 +73,7 @@ fn a_counter_sets_sums_are_exact() -> Outcome {
     let added = [const { AtomicI64::new(0) }; 4];
     on_all(|cpu| {
         let mut own = [0; 4];
-        ticker::repeat_while_ticking(|| {
+        ticker::repeat_while_ticking(ticker::MANY, || {
             for (round, amount) in AMOUNTS.into_iter().enumerate() {
                 let index = (round + cpu.index()) % 4;
                 shared().add(index, amount);

@@ -108,7 +108,7 @@ fn interrupts_are_off_in_a_handler() -> Outcome {
         }
     });
     on_all(|_| {
-        ticker::repeat_while_ticking(core::hint::spin_loop);
+        ticker::repeat_while_ticking(ticker::SOME, core::hint::spin_loop);
         Ok(())
     })?;
     check_eq!(HANDLED_WITH_INTERRUPTS_ON.sum(), 0);
@@ -142,7 +142,7 @@ fn interrupts_preserve_sse_registers() -> Outcome {
     ticker::set_handler(busy_tick);
     on_all(|cpu| {
         let mut spoilt = 0_u64;
-        ticker::repeat_while_ticking(|| {
+        ticker::repeat_while_ticking(ticker::SOME, || {
             let expected = 0x0123_4567_89ab_cdef ^ cpu.index() as u64;
             let (seven, fifteen): (u64, u64);
             // SAFETY: registers only.
@@ -162,7 +162,7 @@ fn interrupts_preserve_the_red_zone() -> Outcome {
     ticker::set_handler(busy_tick);
     on_all(|cpu| {
         let mut spoilt = 0_u64;
-        ticker::repeat_while_ticking(|| {
+        ticker::repeat_while_ticking(ticker::SOME, || {
             let expected = 0x0123_4567_89ab_cdef ^ cpu.index() as u64;
             let (near, far): (u64, u64);
             // SAFETY: not `nostack`, so the compiler keeps nothing of its own below the stack pointer meanwhile.

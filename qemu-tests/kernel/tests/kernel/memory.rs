@@ -138,7 +138,7 @@ fn allocating_in_interrupts_too_leaves_nothing_behind() -> Outcome {
     let ticks_before = ticker::taken();
     on_all(|_| {
         let mut outcome = Ok(());
-        ticker::repeat_while_ticking(|| {
+        ticker::repeat_while_ticking(ticker::SOME, || {
             if let Err(error) = Counter::new(0) {
                 outcome = Err(error);
             }

@@ -62,7 +62,7 @@ fn no_tick_is_taken_while_a_token_lives() -> Outcome {
     ticker::set_handler(|_| ticker::count());
     on_all(|cpu| {
         let mut worst = 0;
-        ticker::repeat_while_ticking(|| {
+        ticker::repeat_while_ticking(ticker::SOME, || {
             let taken = pcpu::with_irqs_off(|_| {
                 let before = ticker::taken_on(cpu);
                 time::spin_micros(600);
@@ -91,7 +91,7 @@ fn a_cell_that_ticks_update_too_loses_nothing() -> Outcome {
         let ticks_before = ticker::taken_on(cpu);
         pcpu::with_irqs_off(|irqs_off| CELL.borrow_irqs_off(irqs_off).set(0));
         let mut own = 0;
-        ticker::repeat_while_ticking(|| {
+        ticker::repeat_while_ticking(ticker::MANY, || {
             pcpu::with_irqs_off(|irqs_off| {
                 let cell = CELL.borrow_irqs_off(irqs_off);
                 cell.set(cell.get() + 1);
