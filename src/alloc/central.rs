@@ -285,7 +285,7 @@ impl Central {
     }
 
     /// Walks over everything and panics where an invariant does not hold.
-    #[cfg(any(test, debug_assertions))]
+    #[cfg(any(debug_assertions, feature = "host"))]
     pub(super) fn check(&self) {
         let (mut nr_chunks, mut nr_empty, mut nr_with_free, mut nr_used) = (0, 0, 0, 0);
         let mut last_address = 0;

@@ -123,7 +123,7 @@ impl Block {
     }
 
     /// Whether the bitmap, the counts and the use agree.
-    #[cfg(any(test, debug_assertions))]
+    #[cfg(any(debug_assertions, feature = "host"))]
     fn check(&self, chunk: &Chunk) {
         match self.usage {
             Use::Objects(class) => {
@@ -221,7 +221,7 @@ impl Chunk {
     }
 
     /// How many blocks hold objects or belong to a run.
-    #[cfg(any(test, debug_assertions))]
+    #[cfg(any(debug_assertions, feature = "host"))]
     pub(super) fn nr_used_blocks(&self) -> usize {
         let uses = (0..self.nr_blocks).map(|index| {
             // SAFETY: a block of this chunk; the caller holds the lock.
@@ -337,7 +337,7 @@ impl Chunk {
     }
 
     /// Whether the blocks agree with the chunk, and nothing that is free is dirty.
-    #[cfg(any(test, debug_assertions))]
+    #[cfg(any(debug_assertions, feature = "host"))]
     pub(super) fn check(&self) {
         let mut nr_free_blocks = 0;
         let mut index = 0;
@@ -366,7 +366,7 @@ impl Chunk {
     }
 
     /// The pieces of the unit that are free in their blocks, for a check that they are zero.
-    #[cfg(any(test, debug_assertions))]
+    #[cfg(any(debug_assertions, feature = "host"))]
     pub(super) fn for_each_free(&self, mut visit: impl FnMut(usize, usize)) {
         for index in 0..self.nr_blocks {
             // SAFETY: a block of this chunk; the caller holds the lock.

@@ -381,7 +381,7 @@ pub fn reclaim() {
 
 /// Walks over all of the allocator's structures and panics where an invariant does not hold. For tests, and slow: looks at every free
 /// byte on every CPU. Nothing else may run.
-#[cfg(any(test, debug_assertions))]
+#[cfg(any(debug_assertions, feature = "host"))]
 #[doc(hidden)]
 pub fn check() {
     CENTRAL.with(|central| {
