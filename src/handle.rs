@@ -127,6 +127,7 @@ impl<T: Zeroable> PerCpuBox<T> {
     ///
     /// # Errors
     /// See [`AllocError`].
+    #[cfg_attr(feature = "robust", track_caller)]
     pub fn zeroed() -> Result<Self, AllocError> {
         Self::zeroed_with(AllocFlags::PROCESS)
     }
@@ -135,6 +136,7 @@ impl<T: Zeroable> PerCpuBox<T> {
     ///
     /// # Errors
     /// See [`AllocError`].
+    #[cfg_attr(feature = "robust", track_caller)]
     pub fn zeroed_with(flags: AllocFlags) -> Result<Self, AllocError> {
         let address = alloc::allocate(size_of::<T>(), align_of::<T>(), flags)?;
         // SAFETY: all zero is a `T`, on every CPU.
@@ -147,6 +149,7 @@ impl<T> PerCpuBox<T> {
     ///
     /// # Errors
     /// See [`AllocError`].
+    #[cfg_attr(feature = "robust", track_caller)]
     pub fn new(mut value_for: impl FnMut(CpuId) -> T) -> Result<Self, AllocError> {
         match Self::try_new(|cpu| Ok::<T, Infallible>(value_for(cpu))) {
             Ok(made) => Ok(made),
@@ -158,6 +161,7 @@ impl<T> PerCpuBox<T> {
     ///
     /// # Errors
     /// The allocation's or the constructor's.
+    #[cfg_attr(feature = "robust", track_caller)]
     pub fn try_new<E>(mut value_for: impl FnMut(CpuId) -> Result<T, E>) -> Result<Self, TryNewError<E>> {
         let address = alloc::allocate(size_of::<T>(), align_of::<T>(), AllocFlags::PROCESS).map_err(TryNewError::Alloc)?;
         let mut made = Made::<T> { address, nr: 0, value: PhantomData };

@@ -18,7 +18,9 @@ std::thread_local! {
     static IRQS_ON: Cell<bool> = const { Cell::new(false) };
 }
 
-pub(crate) fn irqs_are_on() -> bool {
+/// Whether simulated interrupts are on: whether a harness that stops this thread may run an interrupt handler or move it to another CPU.
+#[doc(hidden)]
+pub fn irqs_are_on() -> bool {
     IRQS_ON.get()
 }
 

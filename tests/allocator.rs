@@ -240,7 +240,10 @@ fn holes_are_filled_before_a_chunk_is_added() {
         alloc::drain_this_cpu();
         let holes = alloc::stats();
         assert_eq!(holes.live_bytes, kept.len() as u64 * 32);
-        println!("survivors: {} B live, {} B populated, {} chunks of {}", holes.live_bytes, holes.populated_bytes, holes.chunks, full.chunks);
+        println!(
+            "survivors: {} B live, {} B populated, {} chunks of {}",
+            holes.live_bytes, holes.populated_bytes, holes.chunks, full.chunks
+        );
         assert!(holes.chunks <= full.chunks);
         let again: Vec<_> = freed.iter().map(|_| allocate()).collect();
         let refilled = alloc::stats();

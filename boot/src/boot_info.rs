@@ -48,19 +48,12 @@ pub(crate) extern "C" fn start_boot_cpu(start_info_address: usize) -> ! {
     let pvh = unsafe { Pvh::at(start_info_address) };
     let heap = heap::usable(pvh);
     let line = pvh.command_line();
-    assert!(
-        !heap.contains(&line.as_ptr().addr()),
-        "the command line lies inside the memory that is to become the heap"
-    );
+    assert!(!heap.contains(&line.as_ptr().addr()), "the command line lies inside the memory that is to become the heap");
     let heap_bytes = heap.len();
     // SAFETY: RAM that neither the image nor the boot loader's data use.
     unsafe { heap::init(heap) };
     let line: &'static str = String::from_utf8_lossy(line).into_owned().leak();
     // SAFETY: the start info and all that it refers to were read above.
     unsafe { entry::unmap_null_page() };
-    pcpu_boot_main(Box::leak(Box::new(BootInfo {
-        nr_cpus: fw_cfg::nr_cpus(),
-        command_line: CommandLine::new(line),
-        heap_bytes,
-    })))
+    pcpu_boot_main(Box::leak(Box::new(BootInfo { nr_cpus: fw_cfg::nr_cpus(), command_line: CommandLine::new(line), heap_bytes })))
 }

@@ -45,11 +45,7 @@ pub(crate) struct Segments {
 
 impl Segments {
     const fn new() -> Self {
-        Self {
-            task: TaskStateSegment::new(),
-            table: GlobalDescriptorTable::new(),
-            stacks: [const { Stack([0; STACK_BYTES]) }; NR_STACKS],
-        }
+        Self { task: TaskStateSegment::new(), table: GlobalDescriptorTable::new(), stacks: [const { Stack([0; STACK_BYTES]) }; NR_STACKS] }
     }
 
     /// Fills `segments` in and makes this CPU use them.

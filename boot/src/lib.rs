@@ -13,8 +13,8 @@
 //! }
 //! ```
 //!
-//! The order of things: [`entry`](mod@entry) reaches long mode on the boot CPU and calls `main` with the log, the heap, the clock and the exception
-//! handlers working and interrupts off; per-CPU variables still mean the template. [`smp::start`] makes the per-CPU areas and starts
+//! The order of things: the boot CPU reaches long mode and calls `main`, which [`entry!`] names, with the log, the heap, the clock and
+//! the exception handlers working and interrupts off; per-CPU variables still mean the template. [`smp::start`] makes the per-CPU areas and starts
 //! the other CPUs, which then run what [`smp::run_on_all`] gives them.
 
 #![no_std]

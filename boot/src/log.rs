@@ -40,8 +40,7 @@ struct Shared(UnsafeCell<State>);
 // SAFETY: only `OWNER` accesses it, with interrupts off.
 unsafe impl Sync for Shared {}
 
-static STATE: Shared =
-    Shared(UnsafeCell::new(State { encoder: Encoder::new(), depth: 0, open: false, interrupts_were_on: false }));
+static STATE: Shared = Shared(UnsafeCell::new(State { encoder: Encoder::new(), depth: 0, open: false, interrupts_were_on: false }));
 
 #[defmt::global_logger]
 struct Console;

@@ -42,10 +42,7 @@ impl Pvh {
     pub(crate) unsafe fn at(address: usize) -> Self {
         // SAFETY: the boot loader put the structure there, below 4 GiB, which is mapped.
         let start_info: &'static StartInfo = unsafe { &*core::ptr::with_exposed_provenance(address) };
-        assert!(
-            start_info.magic == MAGIC && start_info.version >= 1,
-            "not started by PVH: no start info with a memory map"
-        );
+        assert!(start_info.magic == MAGIC && start_info.version >= 1, "not started by PVH: no start info with a memory map");
         Self { start_info }
     }
 

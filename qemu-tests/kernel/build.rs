@@ -13,7 +13,8 @@ fn main() {
     // The host's target links through `cc`, which hands `-z` on only when told to; bare-metal targets call the linker itself.
     let through_cc = env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os != "none");
     if through_cc {
-        arguments.extend(["-nostartfiles", "-static", "-no-pie", "-Wl,-z,max-page-size=0x1000,-z,norelro,--build-id=none"].map(str::to_owned));
+        arguments
+            .extend(["-nostartfiles", "-static", "-no-pie", "-Wl,-z,max-page-size=0x1000,-z,norelro,--build-id=none"].map(str::to_owned));
     } else {
         arguments.extend(["-z", "max-page-size=0x1000", "-z", "norelro"].map(str::to_owned));
     }

@@ -284,6 +284,20 @@ impl Central {
         Released(released)
     }
 
+    /// Calls `f` with the block that a handle lies in, if it lies in a chunk.
+    #[cfg(feature = "robust")]
+    pub(super) fn with_block_of<R>(&mut self, handle: NonZeroUsize, f: impl FnOnce(&mut Block) -> R) -> Option<R> {
+        // SAFETY: chunks are ours, and so are their blocks; no other reference to this one is held.
+        unsafe { Some(f(self.chunk_of(handle)?.as_ref().block_of(handle).as_mut())) }
+    }
+
+    /// Calls `visit` with every block.
+    #[cfg(feature = "robust")]
+    pub(super) fn for_each_block(&self, mut visit: impl FnMut(&Block)) {
+        // SAFETY: as in `with_block_of`.
+        self.directory.for_each(&mut |chunk| chunk.blocks().for_each(|block| visit(unsafe { block.as_ref() })));
+    }
+
     /// Walks over everything and panics where an invariant does not hold.
     #[cfg(any(debug_assertions, feature = "host"))]
     pub(super) fn check(&self) {

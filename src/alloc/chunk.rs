@@ -22,7 +22,10 @@ use crate::area::AreaLayout;
 /// A block: a page, so that what is counted as populated is what a page table would say.
 pub(super) const BLOCK_BYTES: usize = 4096;
 
-const WORDS: usize = BLOCK_BYTES / MIN_BYTES / u64::BITS as usize;
+/// The most objects that a block holds.
+pub(super) const MAX_OBJECTS: usize = BLOCK_BYTES / MIN_BYTES;
+
+const WORDS: usize = MAX_OBJECTS / u64::BITS as usize;
 
 // An object of a class never straddles blocks.
 const _: () = assert!(BLOCK_BYTES.is_multiple_of(MAX_CLASS_BYTES));
@@ -50,6 +53,8 @@ pub(super) struct Block {
     pub(super) nr_free: u32,
     nr_usable: u32,
     free: [u64; WORDS],
+    #[cfg(feature = "robust")]
+    pub(super) record: super::robust::Record,
 }
 
 impl Block {
@@ -79,7 +84,17 @@ impl Block {
         self.free = bits;
         self.nr_free = nr;
         self.nr_usable = nr;
+        #[cfg(feature = "robust")]
+        {
+            self.record = super::robust::Record::new();
+        }
         true
+    }
+
+    /// The handle of an object at that offset in the block.
+    #[cfg(feature = "robust")]
+    pub(super) fn handle_at(&self, offset: usize) -> usize {
+        self.first_handle.wrapping_add(offset)
     }
 
     /// Whether nothing of the block is in use.
@@ -205,6 +220,8 @@ impl Chunk {
                     nr_free: 0,
                     nr_usable: 0,
                     free: [0; WORDS],
+                    #[cfg(feature = "robust")]
+                    record: super::robust::Record::new(),
                 });
             }
             this
@@ -218,6 +235,12 @@ impl Chunk {
     /// Whether the chunk came from a source and nothing of it is in use.
     pub(super) fn is_empty(&self) -> bool {
         self.source.is_some() && self.nr_free_blocks == self.nr_blocks
+    }
+
+    /// All blocks.
+    #[cfg(feature = "robust")]
+    pub(super) fn blocks(&self) -> impl Iterator<Item = NonNull<Block>> {
+        (0..self.nr_blocks).map(|index| self.block(index))
     }
 
     /// How many blocks hold objects or belong to a run.

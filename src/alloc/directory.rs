@@ -138,6 +138,7 @@ impl Directory {
     }
 
     /// Visits all chunks, in the order of their addresses.
+    #[cfg(any(debug_assertions, feature = "host", feature = "robust"))]
     pub(super) fn for_each(&self, visit: &mut impl FnMut(&Chunk)) {
         fn walk(tree: Tree, visit: &mut impl FnMut(&Chunk)) {
             if let Some(chunk) = tree {

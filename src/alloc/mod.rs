@@ -39,6 +39,8 @@ mod error;
 mod list;
 mod magazine;
 mod overflow;
+#[cfg(feature = "robust")]
+mod robust;
 mod source;
 mod stats;
 
@@ -47,6 +49,8 @@ use core::ptr::NonNull;
 
 pub(crate) use chunk::metadata_bytes;
 pub use error::{AllocError, AllocFlags};
+#[cfg(feature = "robust")]
+pub use robust::{LiveObject, TraceEvent, for_each_live, set_trace};
 #[cfg(feature = "alloc")]
 pub use source::Heap;
 pub use source::Source;
@@ -97,7 +101,19 @@ pub fn stats() -> Stats {
 /// # Errors
 /// Says what ran out or what was wrong; nothing changed.
 #[inline]
+#[cfg_attr(feature = "robust", track_caller)]
 pub fn allocate(size_bytes: usize, align_bytes: usize, flags: AllocFlags) -> Result<NonZeroUsize, AllocError> {
+    let handle = allocate_unrecorded(size_bytes, align_bytes, flags)?;
+    #[cfg(feature = "robust")]
+    if !robust::note_allocated(handle, size_bytes) {
+        free_unrecorded(handle, size_bytes, align_bytes);
+        return Err(failed(AllocError::WouldWait));
+    }
+    Ok(handle)
+}
+
+#[inline(always)]
+fn allocate_unrecorded(size_bytes: usize, align_bytes: usize, flags: AllocFlags) -> Result<NonZeroUsize, AllocError> {
     match Class::of(size_bytes, align_bytes) {
         // Beyond a line the units may not be aligned enough.
         Some(_) if align_bytes > LINE_BYTES => allocate_overaligned(size_bytes, align_bytes, flags),
@@ -117,14 +133,16 @@ pub fn allocate(size_bytes: usize, align_bytes: usize, flags: AllocFlags) -> Res
 /// # Safety
 ///
 /// The handle came from [`allocate`] with that size and alignment, is freed once, and nobody uses the object any more.
+#[cfg_attr(feature = "robust", track_caller)]
 pub unsafe fn free(handle: NonZeroUsize, size_bytes: usize, align_bytes: usize) {
+    #[cfg(feature = "robust")]
+    robust::note_freed(handle, size_bytes, false);
     for cpu in CpuId::possible() {
         let copy = core::ptr::with_exposed_provenance_mut::<u8>(handle.get().wrapping_add(area::delta(cpu)));
         // SAFETY: the object is the caller's alone, on every CPU.
         unsafe { copy.write_bytes(0, size_bytes) };
     }
-    // SAFETY: the caller's promise, and it is clean now.
-    unsafe { free_clean(handle, size_bytes, align_bytes) };
+    free_unrecorded(handle, size_bytes, align_bytes);
 }
 
 /// Frees an object that is zero on every possible CPU already. The cost does not depend on the number of CPUs.
@@ -136,7 +154,15 @@ pub unsafe fn free(handle: NonZeroUsize, size_bytes: usize, align_bytes: usize) 
 ///
 /// As for [`free`], and every byte of the object is zero on every possible CPU.
 #[inline]
+#[cfg_attr(feature = "robust", track_caller)]
 pub unsafe fn free_clean(handle: NonZeroUsize, size_bytes: usize, align_bytes: usize) {
+    #[cfg(feature = "robust")]
+    robust::note_freed(handle, size_bytes, true);
+    free_unrecorded(handle, size_bytes, align_bytes);
+}
+
+#[inline(always)]
+fn free_unrecorded(handle: NonZeroUsize, size_bytes: usize, align_bytes: usize) {
     match Class::of(size_bytes, align_bytes) {
         Some(class) => {
             if !ThisCpu::of(class).put(handle) {
@@ -205,7 +231,7 @@ fn attempt_or_grow<R>(layout: &AreaLayout, flags: AllocFlags, mut f: impl FnMut(
 fn allocate_overaligned(size_bytes: usize, align_bytes: usize, flags: AllocFlags) -> Result<NonZeroUsize, AllocError> {
     check_request(size_bytes, align_bytes).map_err(failed)?;
     // The class is aligned to its size, which is at least the alignment.
-    allocate(size_bytes.max(align_bytes), 1, flags)
+    allocate_unrecorded(size_bytes.max(align_bytes), 1, flags)
 }
 
 #[cold]
@@ -292,6 +318,7 @@ fn free_run(handle: NonZeroUsize, size_bytes: usize) {
 ///
 /// # Errors
 /// Says what ran out or what was wrong; what was allocated so far is freed again.
+#[cfg_attr(feature = "robust", track_caller)]
 pub fn allocate_many(
     handles: &mut [Option<NonZeroUsize>],
     size_bytes: usize,

@@ -46,6 +46,7 @@ impl Counter {
     ///
     /// # Errors
     /// See [`AllocError`].
+    #[cfg_attr(feature = "robust", track_caller)]
     pub fn new(initial: i64) -> Result<Self, AllocError> {
         Self::with(initial, Batch::DEFAULT, AllocFlags::PROCESS)
     }
@@ -54,6 +55,7 @@ impl Counter {
     ///
     /// # Errors
     /// See [`AllocError`].
+    #[cfg_attr(feature = "robust", track_caller)]
     pub fn with(initial: i64, batch: Batch, flags: AllocFlags) -> Result<Self, AllocError> {
         Ok(Counter { slots: Slots::new(flags)?, batch, shared: Line(Posted::new(initial)) })
     }

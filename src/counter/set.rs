@@ -33,6 +33,7 @@ impl<const N: usize> CounterSet<N> {
     ///
     /// # Errors
     /// See [`AllocError`].
+    #[cfg_attr(feature = "robust", track_caller)]
     pub fn new(initial: [i64; N]) -> Result<Self, AllocError> {
         Self::with(initial, Batch::DEFAULT, AllocFlags::PROCESS)
     }
@@ -41,6 +42,7 @@ impl<const N: usize> CounterSet<N> {
     ///
     /// # Errors
     /// See [`AllocError`].
+    #[cfg_attr(feature = "robust", track_caller)]
     pub fn with(initial: [i64; N], batch: Batch, flags: AllocFlags) -> Result<Self, AllocError> {
         Ok(CounterSet { slots: Slots::new(flags)?, batch, shared: Line(initial.map(Posted::new)) })
     }

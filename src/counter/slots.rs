@@ -35,6 +35,7 @@ impl<const N: usize> Slots<N> {
         if wanted < area::LINE_BYTES { wanted } else { area::LINE_BYTES }
     };
 
+    #[cfg_attr(feature = "robust", track_caller)]
     pub(super) fn new(flags: AllocFlags) -> Result<Self, AllocError> {
         let address = alloc::allocate(Self::SIZE_BYTES, Self::ALIGN_BYTES, flags)?;
         Ok(Slots { address, touched: CpuMask::new() })

@@ -124,7 +124,6 @@ mod kernel {
         });
     }
 
-
     /// With an interrupt descriptor table of no entries, an exception ends in a triple fault.
     fn triple_fault() {
         let empty = x86_64::structures::DescriptorTablePointer { limit: 0, base: x86_64::VirtAddr::zero() };

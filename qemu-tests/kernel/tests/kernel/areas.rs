@@ -12,22 +12,22 @@ use spin::mutex::SpinMutex;
 use x86_64::instructions::{interrupts, tables::sgdt};
 
 use crate::{
-    harness::{Case, Outcome, check, check_eq, on_all},
+    harness::{Case, Outcome, cases, check, check_eq, on_all},
     ticker,
 };
 
-pub const CASES: &[Case] = &[
-    Case { name: "counts_before_init_are_counted_once", run: counts_before_init_are_counted_once },
-    Case { name: "bad_memory_for_the_areas_is_a_named_error", run: bad_memory_for_the_areas_is_a_named_error },
-    Case { name: "installing_before_init_is_a_named_error", run: installing_before_init_is_a_named_error },
-    Case { name: "init_again_is_a_named_error", run: init_again_is_a_named_error },
-    Case { name: "installing_twice_is_a_named_error", run: installing_twice_is_a_named_error },
-    Case { name: "an_unknown_cpu_is_a_named_error", run: an_unknown_cpu_is_a_named_error },
-    Case { name: "each_cpu_knows_its_number", run: each_cpu_knows_its_number },
-    Case { name: "numbers_ascend_with_apic_ids", run: numbers_ascend_with_apic_ids },
-    Case { name: "addresses_stay_the_same", run: addresses_stay_the_same },
-    Case { name: "each_cpus_gdt_lies_in_its_area", run: each_cpus_gdt_lies_in_its_area },
-    Case { name: "each_cpus_interrupt_stack_lies_in_its_area", run: each_cpus_interrupt_stack_lies_in_its_area },
+pub const CASES: &[Case] = cases![
+    counts_before_init_are_counted_once,
+    bad_memory_for_the_areas_is_a_named_error,
+    installing_before_init_is_a_named_error,
+    init_again_is_a_named_error,
+    installing_twice_is_a_named_error,
+    an_unknown_cpu_is_a_named_error,
+    each_cpu_knows_its_number,
+    numbers_ascend_with_apic_ids,
+    addresses_stay_the_same,
+    each_cpus_gdt_lies_in_its_area,
+    each_cpus_interrupt_stack_lies_in_its_area,
 ];
 
 pcpu::per_cpu! {

@@ -5,23 +5,23 @@ use core::sync::atomic::{AtomicI64, AtomicPtr, Ordering};
 use pcpu::{Batch, Counter, CounterSet, CpuId, alloc::stats};
 
 use crate::{
-    harness::{Case, Outcome, check, check_eq, on_all},
+    harness::{Case, Outcome, cases, check, check_eq, on_all},
     ticker,
 };
 
-pub const CASES: &[Case] = &[
-    Case { name: "a_counters_sum_is_exact_after_adds_from_all_cpus_and_their_timers", run: a_counters_sum_is_exact },
-    Case { name: "a_counter_sets_sums_are_exact_after_adds_from_all_cpus_and_their_timers", run: a_counter_sets_sums_are_exact },
-    Case { name: "a_read_is_within_a_batch_for_each_cpu", run: a_read_is_within_a_batch_for_each_cpu },
-    Case { name: "a_sum_during_adds_counts_every_finished_one", run: a_sum_during_adds_counts_every_finished_one },
-    Case { name: "counters_made_and_dropped_on_all_cpus_leave_nothing_behind", run: counters_made_and_dropped_leave_nothing_behind },
+pub const CASES: &[Case] = cases![
+    a_counters_sum_is_exact_after_adds_from_all_cpus_and_their_timers,
+    a_counter_sets_sums_are_exact_after_adds_from_all_cpus_and_their_timers,
+    a_read_is_within_a_batch_for_each_cpu,
+    a_sum_during_adds_counts_every_finished_one,
+    counters_made_and_dropped_on_all_cpus_leave_nothing_behind,
 ];
 
 /// Amounts of both signs, some above a batch.
 const AMOUNTS: [i64; 8] = [1, 1, 16, -1, 40, -121, 3, -7];
 const BY_TICK: i64 = 1 << 20;
 
-fn a_counters_sum_is_exact() -> Outcome {
+fn a_counters_sum_is_exact_after_adds_from_all_cpus_and_their_timers() -> Outcome {
     /// The counter that ticks add to; null between runs.
     static COUNTER: AtomicPtr<Counter> = AtomicPtr::new(core::ptr::null_mut());
     let mut counter = Counter::new(1000)?;
@@ -54,7 +54,7 @@ fn a_counters_sum_is_exact() -> Outcome {
     Ok(())
 }
 
-fn a_counter_sets_sums_are_exact() -> Outcome {
+fn a_counter_sets_sums_are_exact_after_adds_from_all_cpus_and_their_timers() -> Outcome {
     static SET: AtomicPtr<CounterSet<4>> = AtomicPtr::new(core::ptr::null_mut());
     let mut set = CounterSet::new([0, 10, 20, 30])?;
     SET.store(&raw mut set, Ordering::Release);
@@ -129,7 +129,7 @@ fn a_sum_during_adds_counts_every_finished_one() -> Outcome {
     Ok(())
 }
 
-fn counters_made_and_dropped_leave_nothing_behind() -> Outcome {
+fn counters_made_and_dropped_on_all_cpus_leave_nothing_behind() -> Outcome {
     let before = stats();
     on_all(|_| {
         for _ in 0..200 {

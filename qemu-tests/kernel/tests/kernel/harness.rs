@@ -13,6 +13,14 @@ pub struct Case {
     pub run: fn() -> Outcome,
 }
 
+/// The cases of a module, each named as the function that tries it.
+macro_rules! cases {
+    ($($run:ident),* $(,)?) => {
+        &[$($crate::harness::Case { name: stringify!($run), run: $run }),*]
+    };
+}
+pub(crate) use cases;
+
 /// A case's result; the error says what was found.
 pub type Outcome = Result<(), Failure>;
 

@@ -7,19 +7,19 @@ use pcpu_boot::{apic, interrupts, time, timer};
 use x86_64::instructions;
 
 use crate::{
-    harness::{Case, Outcome, check, check_eq, on_all},
+    harness::{Case, Outcome, cases, check, check_eq, on_all},
     ticker,
 };
 
-pub const CASES: &[Case] = &[
-    Case { name: "an_ipi_reaches_the_cpu_that_it_names", run: an_ipi_reaches_the_cpu_that_it_names },
-    Case { name: "an_ipi_to_all_others_reaches_every_other_cpu", run: an_ipi_to_all_others_reaches_every_other_cpu },
-    Case { name: "ipis_adding_to_a_static_lose_nothing", run: ipis_adding_to_a_static_lose_nothing },
-    Case { name: "a_one_shot_timer_fires_once", run: a_one_shot_timer_fires_once },
-    Case { name: "interrupts_are_off_in_a_handler", run: interrupts_are_off_in_a_handler },
-    Case { name: "a_handled_exception_returns", run: a_handled_exception_returns },
-    Case { name: "interrupts_preserve_sse_registers", run: interrupts_preserve_sse_registers },
-    Case { name: "interrupts_preserve_the_red_zone", run: interrupts_preserve_the_red_zone },
+pub const CASES: &[Case] = cases![
+    an_ipi_reaches_the_cpu_that_it_names,
+    an_ipi_to_all_others_reaches_every_other_cpu,
+    ipis_adding_to_a_static_lose_nothing,
+    a_one_shot_timer_fires_once,
+    interrupts_are_off_in_a_handler,
+    a_handled_exception_returns,
+    interrupts_preserve_sse_registers,
+    interrupts_preserve_the_red_zone,
 ];
 
 const VECTOR: u8 = 0x50;

@@ -7,18 +7,18 @@ use pcpu::{AllocError, AllocFlags, Batch, Counter, CpuId, PerCpuBox, alloc::stat
 use spin::mutex::SpinMutex;
 
 use crate::{
-    harness::{Case, Outcome, check, check_eq, on_all},
+    harness::{Case, Outcome, cases, check, check_eq, on_all},
     ticker,
 };
 
-pub const CASES: &[Case] = &[
-    Case { name: "the_heap_serves_all_cpus_at_once", run: the_heap_serves_all_cpus_at_once },
-    Case { name: "new_objects_are_zero_on_every_cpu", run: new_objects_are_zero_on_every_cpu },
-    Case { name: "live_objects_never_overlap", run: live_objects_never_overlap },
-    Case { name: "what_one_cpu_allocates_another_may_free", run: what_one_cpu_allocates_another_may_free },
-    Case { name: "objects_beyond_a_chunk_come_from_further_chunks", run: objects_beyond_a_chunk_come_from_further_chunks },
-    Case { name: "allocating_in_interrupts_too_leaves_nothing_behind", run: allocating_in_interrupts_too_leaves_nothing_behind },
-    Case { name: "impossible_objects_are_named_errors", run: impossible_objects_are_named_errors },
+pub const CASES: &[Case] = cases![
+    the_heap_serves_all_cpus_at_once,
+    new_objects_are_zero_on_every_cpu,
+    live_objects_never_overlap,
+    what_one_cpu_allocates_another_may_free,
+    objects_beyond_a_chunk_come_from_further_chunks,
+    allocating_in_interrupts_too_leaves_nothing_behind,
+    impossible_objects_are_named_errors,
 ];
 
 const ROUNDS: usize = 50;

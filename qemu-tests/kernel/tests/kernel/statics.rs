@@ -5,22 +5,19 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pcpu::CpuId;
 
 use crate::{
-    harness::{Case, Outcome, check, check_eq, on_all},
+    harness::{Case, Outcome, cases, check, check_eq, on_all},
     ticker,
 };
 
-pub const CASES: &[Case] = &[
-    Case { name: "adds_on_every_cpu_are_all_counted", run: adds_on_every_cpu_are_all_counted },
-    Case {
-        name: "timer_interrupts_adding_to_the_same_static_lose_nothing",
-        run: timer_interrupts_adding_to_the_same_static_lose_nothing,
-    },
-    Case { name: "timer_interrupts_adding_to_the_same_field_lose_nothing", run: timer_interrupts_adding_to_the_same_field_lose_nothing },
-    Case { name: "each_operation_does_what_its_name_says", run: each_operation_does_what_its_name_says },
-    Case { name: "compare_exchange_counts_like_add", run: compare_exchange_counts_like_add },
-    Case { name: "narrow_words_wrap_and_leave_their_neighbours_alone", run: narrow_words_wrap_and_leave_their_neighbours_alone },
-    Case { name: "a_remote_read_sees_that_cpus_value", run: a_remote_read_sees_that_cpus_value },
-    Case { name: "a_sum_never_runs_backwards", run: a_sum_never_runs_backwards },
+pub const CASES: &[Case] = cases![
+    adds_on_every_cpu_are_all_counted,
+    timer_interrupts_adding_to_the_same_static_lose_nothing,
+    timer_interrupts_adding_to_the_same_field_lose_nothing,
+    each_operation_does_what_its_name_says,
+    compare_exchange_counts_like_add,
+    narrow_words_wrap_and_leave_their_neighbours_alone,
+    a_remote_read_sees_that_cpus_value,
+    a_sum_never_runs_backwards,
 ];
 
 const ADDS: u64 = 100_000;

@@ -7,16 +7,16 @@ use pcpu_boot::time;
 use x86_64::instructions::interrupts;
 
 use crate::{
-    harness::{Case, Outcome, check, check_eq, on_all},
+    harness::{Case, Outcome, cases, check, check_eq, on_all},
     ticker,
 };
 
-pub const CASES: &[Case] = &[
-    Case { name: "interrupts_are_off_while_the_token_lives_and_on_again_after", run: interrupts_are_off_while_the_token_lives_and_on_again_after },
-    Case { name: "nested_tokens_leave_interrupts_off_until_the_outermost_ends", run: nested_tokens_leave_interrupts_off_until_the_outermost_ends },
-    Case { name: "interrupts_that_were_off_stay_off", run: interrupts_that_were_off_stay_off },
-    Case { name: "no_tick_is_taken_while_a_token_lives", run: no_tick_is_taken_while_a_token_lives },
-    Case { name: "a_cell_that_ticks_update_too_loses_nothing", run: a_cell_that_ticks_update_too_loses_nothing },
+pub const CASES: &[Case] = cases![
+    interrupts_are_off_while_the_token_lives_and_on_again_after,
+    nested_tokens_leave_interrupts_off_until_the_outermost_ends,
+    interrupts_that_were_off_stay_off,
+    no_tick_is_taken_while_a_token_lives,
+    a_cell_that_ticks_update_too_loses_nothing,
 ];
 
 pcpu::per_cpu! {
