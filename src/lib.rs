@@ -1,4 +1,4 @@
-//! Per-CPU memory and counters for kernels on x86_64.
+#![doc = include_str!("../README.md")]
 #![no_std]
 
 #[cfg(feature = "alloc")]

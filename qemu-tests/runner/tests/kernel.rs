@@ -16,8 +16,7 @@ const CPU_COUNTS: [u32; 4] = [1, 2, 4, 8];
 /// For one boot with all cases: 8 CPUs may share 2 slow ones.
 const TIME_LIMIT: Duration = Duration::from_secs(300);
 
-const BUILD: [&str; 8] =
-    ["test", "--config", ".cargo/kernel-host.toml", "--package", "test-kernel", "--test", "kernel", "--no-run"];
+const BUILD: [&str; 8] = ["test", "--config", ".cargo/kernel-host.toml", "--package", "test-kernel", "--test", "kernel", "--no-run"];
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();

@@ -69,7 +69,7 @@ fn a_failed_test_is_named_with_its_reason() {
     assert_eq!(output.status.code(), Some(101));
     let text = stdout(&output);
     assert!(text.contains("test good ... ok\ntest bad ... FAILED\n"), "{text}");
-    assert!(text.contains("---- bad stdout ----\non purpose\n"), "{text}");
+    assert!(text.contains("---- bad stdout ----\n") && text.contains("\non purpose\n\nfailures:\n    bad\n"), "{text}");
     assert!(text.contains("test result: FAILED. 1 passed; 1 failed;"), "{text}");
 }
 
