@@ -24,11 +24,15 @@ pub fn irqs_are_on() -> bool {
     IRQS_ON.get()
 }
 
-pub(crate) fn irq_save_and_disable() -> bool {
+/// Turns simulated interrupts off and tells whether they were on.
+#[doc(hidden)]
+pub fn irq_save_and_disable() -> bool {
     IRQS_ON.replace(false)
 }
 
-pub(crate) fn irq_enable() {
+/// Turns simulated interrupts on, as they are on another CPU that the thread is about to play.
+#[doc(hidden)]
+pub fn irq_enable() {
     IRQS_ON.set(true);
 }
 

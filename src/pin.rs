@@ -67,6 +67,8 @@ unsafe impl IrqControl for Ring0 {
     }
 }
 
+type Scope<'p> = (fn(&'p ()) -> &'p (), *mut ());
+
 /// Proof that the caller stays on its CPU for `'p`.
 ///
 /// It cannot leave its scope:
@@ -102,7 +104,7 @@ unsafe impl IrqControl for Ring0 {
 #[derive(Clone, Copy, Debug)]
 pub struct Pinned<'p> {
     // Invariant in 'p, so that a token cannot pass for one of another scope; `*mut ()` makes it neither `Send` nor `Sync`.
-    scope: PhantomData<(fn(&'p ()) -> &'p (), *mut ())>,
+    scope: PhantomData<Scope<'p>>,
 }
 
 /// Proof that maskable interrupts are off on this CPU for `'p`, and that the caller stays on it.

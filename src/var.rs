@@ -319,7 +319,7 @@ impl<T> Pristine<T> {
 macro_rules! per_cpu {
     ($($(#[$attribute:meta])* $visibility:vis static $name:ident: $type:ty = $value:expr;)*) => {$(
         #[doc(hidden)]
-        #[allow(non_camel_case_types, missing_debug_implementations, missing_docs)]
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms, missing_debug_implementations, missing_docs)]
         $visibility struct $name {
             _private: (),
         }

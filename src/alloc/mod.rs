@@ -39,6 +39,8 @@ mod error;
 mod list;
 mod magazine;
 mod overflow;
+#[cfg(feature = "paged")]
+mod paged;
 #[cfg(feature = "robust")]
 mod robust;
 mod source;
@@ -49,6 +51,8 @@ use core::ptr::NonNull;
 
 pub(crate) use chunk::metadata_bytes;
 pub use error::{AllocError, AllocFlags};
+#[cfg(feature = "paged")]
+pub use paged::{Paged, PagedError, PagedFailure, Paging};
 #[cfg(feature = "robust")]
 pub use robust::{LiveObject, TraceEvent, for_each_live, set_trace};
 #[cfg(feature = "alloc")]

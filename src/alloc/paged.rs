@@ -16,7 +16,7 @@
 
 use core::fmt;
 use core::num::NonZeroUsize;
-use core::ptr::{self, NonNull};
+use core::ptr::NonNull;
 
 use x86_64::structures::paging::mapper::{MapToError, MapperFlush};
 use x86_64::structures::paging::page::PageRangeInclusive;
@@ -133,7 +133,9 @@ impl fmt::Display for PagedError {
             }
             PagedError::Null => f.write_str("a range that begins at the null pointer"),
             PagedError::TooSmall { bytes, chunk_bytes } => write!(f, "a range with room for {bytes} B, a chunk needs {chunk_bytes} B"),
-            PagedError::BadFlags { bits } => write!(f, "page flags {bits:#x}, not present, writable, for the kernel only, and of a 4 KiB page"),
+            PagedError::BadFlags { bits } => {
+                write!(f, "page flags {bits:#x}, not present, writable, for the kernel only, and of a 4 KiB page")
+            }
         }
     }
 }
@@ -396,9 +398,15 @@ impl<P: Paging> Paged<P> {
         for first in (0..nr_pages).step_by(BATCH_PAGES) {
             let pages = first..nr_pages.min(first + BATCH_PAGES);
             let mut frames = [PhysFrame::containing_address(PhysAddr::zero()); BATCH_PAGES];
-            let nr_frames = self.paging.with_mapper(|mapper| {
-                let unmapped = pages.clone().filter_map(|index| mapper.unmap(page_at(slot, index)).ok());
-                unmapped.zip(&mut frames).map(|((frame, flush), place)| (*place, flush.ignore()) = (frame, ())).count()
+            let mut nr_frames = 0;
+            self.paging.with_mapper(|mapper| {
+                for index in pages.clone() {
+                    if let Ok((frame, flush)) = mapper.unmap(page_at(slot, index)) {
+                        flush.ignore();
+                        frames[nr_frames] = frame;
+                        nr_frames += 1;
+                    }
+                }
             });
             self.paging.flush_everywhere(Page::range_inclusive(page_at(slot, pages.start), page_at(slot, pages.end - 1)));
             for &frame in &frames[..nr_frames] {

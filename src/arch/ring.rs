@@ -5,6 +5,23 @@
 
 use core::arch::asm;
 
+#[cfg(feature = "host")]
+use crate::host as simulated;
+
+/// Without the host harness there is nothing to interrupt in ring 3.
+#[cfg(not(feature = "host"))]
+mod simulated {
+    pub(super) fn irqs_are_on() -> bool {
+        false
+    }
+
+    pub(super) fn irq_save_and_disable() -> bool {
+        false
+    }
+
+    pub(super) fn irq_enable() {}
+}
+
 const RFLAGS_IF: u64 = 1 << 9;
 const CR4_LA57: u64 = 1 << 12;
 const CR4_FSGSBASE: u64 = 1 << 16;
@@ -35,13 +52,7 @@ fn rflags() -> u64 {
 
 /// Whether maskable interrupts are on. In ring 3: as the host harness simulates it, else `false`.
 pub(crate) fn irqs_are_on() -> bool {
-    if in_ring0() {
-        return rflags() & RFLAGS_IF != 0;
-    }
-    #[cfg(feature = "host")]
-    return crate::host::irqs_are_on();
-    #[cfg(not(feature = "host"))]
-    false
+    if in_ring0() { rflags() & RFLAGS_IF != 0 } else { simulated::irqs_are_on() }
 }
 
 /// Turns maskable interrupts off and tells whether they were on.
@@ -51,12 +62,10 @@ pub(crate) fn irq_save_and_disable() -> bool {
         let were_on = rflags() & RFLAGS_IF != 0;
         // SAFETY: ring 0 may clear the flag. Not `nomem`: what follows must not move before it.
         unsafe { asm!("cli", options(nostack)) };
-        return were_on;
+        were_on
+    } else {
+        simulated::irq_save_and_disable()
     }
-    #[cfg(feature = "host")]
-    return crate::host::irq_save_and_disable();
-    #[cfg(not(feature = "host"))]
-    false
 }
 
 /// Turns maskable interrupts on again if `were_on`.
@@ -72,10 +81,9 @@ pub(crate) unsafe fn irq_restore(were_on: bool) {
     if in_ring0() {
         // SAFETY: they were on before, by the caller's promise. Not `nomem`: what came before must not move after it.
         unsafe { asm!("sti", options(nostack)) };
-        return;
+    } else {
+        simulated::irq_enable();
     }
-    #[cfg(feature = "host")]
-    crate::host::irq_enable();
 }
 
 /// The number of significant bits of a virtual address: 57 with five-level paging, else 48.

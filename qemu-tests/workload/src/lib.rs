@@ -11,6 +11,7 @@ extern crate alloc;
 
 mod bomb;
 pub mod lifetime;
+pub mod linux_like;
 mod process;
 mod space;
 mod strategy;

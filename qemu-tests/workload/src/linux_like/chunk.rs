@@ -221,11 +221,9 @@ impl Chunk {
         };
         // Most often the longest run is the neighbour.
         let before = contig_of(first_block);
-        let start =
-            if before.end() == run.start { before.start } else { self.in_use.after_last_set(first_block * BLOCK..run.start) };
+        let start = if before.end() == run.start { before.start } else { self.in_use.after_last_set(first_block * BLOCK..run.start) };
         let behind = contig_of(last_block);
-        let end =
-            if behind.start == run.end() { behind.end() } else { self.in_use.next_set(run.end()..(last_block + 1) * BLOCK) };
+        let end = if behind.start == run.end() { behind.end() } else { self.in_use.next_set(run.end()..(last_block + 1) * BLOCK) };
         Run::between(start, end)
     }
 

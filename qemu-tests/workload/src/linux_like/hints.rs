@@ -4,8 +4,8 @@
 //!
 //! * `contig` and `scan` are free. Nothing is said of free runs that is not there: a hint may be too short, never too long.
 //! * No run is longer than `contig` in a block. In a chunk a run that crosses blocks may be.
-//! * If `scan` is known (not empty), no run that begins before it is longer, and `contig` begins behind it. So a search for more than
-//!   its length begins at its end.
+//! * If `scan` is known (not empty), no run that begins before it is longer (in a chunk, none within a block), and `contig` begins
+//!   behind it. So a search for more than its length begins at its end.
 //! * Nothing is free before `first_free`; `left_free` and `right_free` are the runs at the borders (of a block only).
 
 /// A run of granules; none if empty.
@@ -67,15 +67,14 @@ impl Hints {
         if run.end() == self.len {
             self.right_free = run.len;
         }
-        let not_behind_scan = self.scan.len > 0 && run.start <= self.scan.start;
         if run.len > self.contig.len {
-            if run.start > self.contig.start {
+            if run.start >= self.contig.end() {
                 self.scan = self.contig;
-            } else if not_behind_scan {
+            } else if self.scan.end() > run.start {
                 self.scan = Run::NONE;
             }
             self.contig = run;
-        } else if not_behind_scan && run.len > self.scan.len {
+        } else if self.scan.len > 0 && run.start <= self.scan.start && run.len > self.scan.len {
             self.scan = run;
         }
     }

@@ -31,7 +31,6 @@ struct Slot {
 
 #[derive(Debug)]
 pub(super) struct Index {
-    unit_bytes: usize,
     chunks: Vec<Option<Box<Chunk>>>,
     /// Places in the table that are vacant.
     vacant: Vec<Id>,
@@ -47,7 +46,7 @@ fn slot_of(bytes: usize) -> usize {
 
 impl Index {
     pub(super) fn new(unit_bytes: usize) -> Self {
-        Index { unit_bytes, chunks: Vec::new(), vacant: Vec::new(), slots: vec![Slot::default(); slot_of(unit_bytes) + 2] }
+        Index { chunks: Vec::new(), vacant: Vec::new(), slots: vec![Slot::default(); slot_of(unit_bytes) + 2] }
     }
 
     fn empty_slot(&self) -> usize {

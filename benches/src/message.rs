@@ -1,0 +1,34 @@
+//! What is printed, a line of JSON each.
+
+use serde::Serialize;
+
+/// One row.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    pub name: String,
+    pub threads: usize,
+    pub possible_cpus: usize,
+    /// For an operation, on each thread, in the best round.
+    pub ns: f64,
+    /// In the median round.
+    pub median_ns: f64,
+    /// To an addition through GS in the same round; the median round's.
+    pub ratio_to_gs_add: f64,
+    /// The same with the allocator that works as Linux's does, in its best round.
+    pub baseline_ns: Option<f64>,
+    /// How many times slower that is in the same round; the median round's.
+    pub speedup: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Message<'a> {
+    Progress { done: usize, total: usize, label: &'a str },
+    Row(Row),
+}
+
+impl Message<'_> {
+    pub fn print(&self) {
+        println!("{}", serde_json::to_string(self).expect("numbers and strings are JSON"));
+    }
+}

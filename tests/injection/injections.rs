@@ -1,0 +1,123 @@
+//! What happens in the gaps.
+
+use pcpu::{AllocFlags, CpuId, alloc, with_irqs_off};
+
+use crate::cpus::{migrate_to, next_cpu, on_another_cpu};
+use crate::explorer::{Injection, When};
+use crate::objects::Objects;
+
+/// More than a CPU has in stock in any case.
+const MANY: usize = 36;
+
+/// Runs `f` as an interrupt or NMI handler runs, with interrupts off.
+fn in_handler(f: impl FnOnce()) {
+    with_irqs_off(|_| f());
+}
+
+fn allocate(world: &Objects, nr: usize, flags: AllocFlags) {
+    (0..nr).for_each(|_| drop(world.allocate(flags)));
+}
+
+fn free(world: &Objects, nr: usize) {
+    (0..nr).for_each(|_| world.free_last());
+}
+
+const fn anywhere(name: &'static str, action: fn(&Objects)) -> Injection<Objects> {
+    Injection { name, when: When::Always, action }
+}
+
+const fn with_irqs_on(name: &'static str, action: fn(&Objects)) -> Injection<Objects> {
+    Injection { name, when: When::IrqsOn, action }
+}
+
+/// What never waits, and so can happen anywhere, even while this CPU or another one holds the allocator's lock.
+pub const NEVER_WAITING: &[Injection<Objects>] = &[
+    anywhere("an NMI allocates", |world| in_handler(|| allocate(world, 1, AllocFlags::NMI))),
+    anywhere("an NMI frees", |world| in_handler(|| free(world, 1))),
+    anywhere("an NMI allocates many", |world| in_handler(|| allocate(world, MANY, AllocFlags::NMI))),
+    anywhere("an NMI frees many", |world| in_handler(|| free(world, MANY))),
+    anywhere("an NMI counts", |world| in_handler(|| world.count())),
+    anywhere("another CPU allocates", |world| on_another_cpu(|| allocate(world, 1, AllocFlags::NMI))),
+    anywhere("another CPU frees", |world| on_another_cpu(|| free(world, 1))),
+    anywhere("another CPU counts", |world| on_another_cpu(|| world.count())),
+    MOVES,
+];
+
+/// What may wait for the lock, or call the memory source.
+pub const WAITING: &[Injection<Objects>] = &[
+    with_irqs_on("an interrupt allocates many", |world| in_handler(|| allocate(world, MANY, AllocFlags::INTERRUPT))),
+    with_irqs_on("an interrupt frees and allocates", |world| {
+        in_handler(|| {
+            free(world, MANY);
+            allocate(world, 1, AllocFlags::INTERRUPT);
+        });
+    }),
+    with_irqs_on("an interrupt drains the CPU", |_| in_handler(alloc::drain_this_cpu)),
+    with_irqs_on("another task allocates, and the task moves to another CPU", |world| {
+        allocate(world, 1, AllocFlags::PROCESS);
+        migrate_to(next_cpu());
+    }),
+    with_irqs_on("another task frees, and the task moves to another CPU", |world| {
+        free(world, 1);
+        migrate_to(next_cpu());
+    }),
+    with_irqs_on("the task moves to another CPU after another task allocated there", |world| {
+        migrate_to(next_cpu());
+        allocate(world, 1, AllocFlags::PROCESS);
+    }),
+    with_irqs_on("the task moves to another CPU after another task freed there", |world| {
+        migrate_to(next_cpu());
+        free(world, 1);
+    }),
+];
+
+/// What happens to the counters and words.
+pub const COUNTING: &[Injection<Objects>] = &[
+    anywhere("an NMI counts", |world| in_handler(|| world.count())),
+    anywhere("another CPU counts", |world| on_another_cpu(|| world.count())),
+    MOVES,
+    with_irqs_on("another task counts, and the task moves to another CPU", |world| {
+        world.count();
+        migrate_to(next_cpu());
+    }),
+    with_irqs_on("the task moves to another CPU after another task counted there", |world| {
+        migrate_to(next_cpu());
+        world.count();
+    }),
+];
+
+const MOVES: Injection<Objects> = with_irqs_on("the task moves to another CPU", |_| migrate_to(next_cpu()));
+const MOVES_BACK: Injection<Objects> = with_irqs_on("the task moves back", |_| migrate_to(CpuId::BOOT));
+const TASK_ALLOCATES: Injection<Objects> = with_irqs_on("another task allocates there", |world| allocate(world, 1, AllocFlags::PROCESS));
+const TASK_FREES: Injection<Objects> = with_irqs_on("another task frees there", |world| free(world, 1));
+
+/// Away and back, with what other tasks do on either CPU meanwhile.
+pub const AWAY_AND_BACK: &[&[Injection<Objects>]] = &[
+    &[MOVES, MOVES_BACK],
+    &[MOVES, MOVES],
+    &[MOVES, TASK_ALLOCATES, MOVES_BACK],
+    &[MOVES, TASK_FREES, MOVES_BACK],
+    &[TASK_ALLOCATES, MOVES, MOVES_BACK],
+    &[TASK_FREES, MOVES, MOVES_BACK],
+    &[TASK_ALLOCATES, MOVES, TASK_FREES, MOVES_BACK],
+    &[TASK_FREES, MOVES, TASK_ALLOCATES, MOVES_BACK],
+    &[
+        with_irqs_on("another task allocates, and the task moves", |world| {
+            allocate(world, 1, AllocFlags::PROCESS);
+            migrate_to(next_cpu());
+        }),
+        with_irqs_on("another task frees on the first CPU, and the task moves back", |world| {
+            migrate_to(CpuId::BOOT);
+            free(world, 1);
+        }),
+    ],
+    &[
+        with_irqs_on("the task moves", |_| migrate_to(next_cpu())),
+        with_irqs_on("others empty this CPU and count, and the task moves back", |world| {
+            allocate(world, MANY, AllocFlags::PROCESS);
+            world.count();
+            migrate_to(CpuId::BOOT);
+            world.count();
+        }),
+    ],
+];

@@ -1,0 +1,704 @@
+//! Chunks mapped page by page, over page tables, frames and TLBs that this file simulates: a frame is a page of a file in memory, a
+//! mapping is a `mmap` of it, and the TLB is the worst possible one: it has every translation and forgets none before it is flushed.
+
+mod common;
+
+use common::machine;
+use core::cell::Cell;
+use core::num::NonZeroUsize;
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicUsize, Ordering};
+use pcpu::alloc::{self, AllocError, AllocFlags, Heap, Paged, PagedError, PagedFailure, Paging, Source};
+use pcpu::{AreaLayout, CpuId, DEFAULT_UNIT_BYTES, PerCpuBox, Zeroable, per_cpu};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs::File;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::FileExt;
+use std::sync::{Barrier, Mutex, MutexGuard};
+use x86_64::structures::paging::mapper::{FlagUpdateError, MapToError, MapperFlush, MapperFlushAll, TranslateError, UnmapError};
+use x86_64::structures::paging::page::PageRangeInclusive;
+use x86_64::structures::paging::{FrameAllocator, Mapper, Page, PageTableFlags, PhysFrame, Size4KiB};
+use x86_64::{PhysAddr, VirtAddr};
+
+const NR_CPUS: usize = 3;
+const PAGE_BYTES: usize = 4096;
+const NR_FRAMES: usize = 1024;
+/// What a freed frame is filled with.
+const POISON: u8 = 0xa5;
+const DEFAULT_FLAGS: PageTableFlags = PageTableFlags::PRESENT.union(PageTableFlags::WRITABLE).union(PageTableFlags::NO_EXECUTE);
+
+per_cpu! {
+    /// Base of template space, for reaching copies of raw objects.
+    static ORIGIN: u64 = 0;
+}
+
+/// An object's copy on a CPU.
+fn copy(handle: NonZeroUsize, cpu: CpuId) -> *mut u8 {
+    let delta = (ORIGIN.ptr_on(cpu) as usize).wrapping_sub(ORIGIN.template_address());
+    ptr::with_exposed_provenance_mut(handle.get().wrapping_add(delta))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+fn layout() -> AreaLayout {
+    AreaLayout::new(NR_CPUS, DEFAULT_UNIT_BYTES).unwrap()
+}
+
+fn nr_pages(layout: &AreaLayout) -> usize {
+    layout.size_bytes().div_ceil(PAGE_BYTES)
+}
+
+/// What happened, with the numbers of pages and frames.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Allocated { frame: u64, near: Option<CpuId>, is_table: bool },
+    MadeTable { frame: u64 },
+    Mapped { page: u64, frame: u64, flags: PageTableFlags },
+    Unmapped { page: u64, frame: u64 },
+    Flushed { first: u64, last: u64 },
+    Freed { frame: u64 },
+}
+
+/// A frame's way from the frame source and back to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Frame {
+    Unused,
+    Table,
+    Mapped(u64),
+    MaybeInTlbs(u64),
+    Flushed,
+}
+
+/// Replays what happened, and panics where a frame went another way than it must.
+fn check_log(log: &[Event]) {
+    let mut frames = BTreeMap::new();
+    for &event in log {
+        match event {
+            Event::Allocated { frame, .. } => assert_eq!(frames.insert(frame, Frame::Unused), None),
+            Event::MadeTable { frame } => assert_eq!(frames.insert(frame, Frame::Table), Some(Frame::Unused)),
+            Event::Mapped { page, frame, .. } => assert_eq!(frames.insert(frame, Frame::Mapped(page)), Some(Frame::Unused)),
+            Event::Unmapped { page, frame } => assert_eq!(frames.insert(frame, Frame::MaybeInTlbs(page)), Some(Frame::Mapped(page))),
+            Event::Flushed { first, last } => {
+                for frame in frames.values_mut() {
+                    if matches!(frame, Frame::MaybeInTlbs(page) if (first..=last).contains(page)) {
+                        *frame = Frame::Flushed;
+                    }
+                }
+            }
+            Event::Freed { frame } => {
+                let before = frames.remove(&frame);
+                assert!(matches!(before, Some(Frame::Unused | Frame::Flushed)), "frame {frame} freed while {before:?}");
+            }
+        }
+    }
+}
+
+/// Page tables, frames and TLB of a machine.
+struct Simulation {
+    tables: Mutex<Tables>,
+    free: Mutex<VecDeque<u64>>,
+    log: Log,
+    memory: &'static File,
+    /// A multiple of 1 GiB in the middle of unused addresses.
+    middle: usize,
+    /// Calls for frames fail when it reaches 0.
+    calls_left: AtomicUsize,
+}
+
+struct Tables {
+    /// Page and frame.
+    entries: BTreeMap<u64, u64>,
+    /// Frames of the page tables by level, and by the page number's part that leads to them.
+    tables: BTreeMap<(u32, u64), u64>,
+    /// Pages that the TLB knows, rightly or no longer.
+    in_tlb: BTreeSet<u64>,
+    log: Log,
+    memory: &'static File,
+}
+
+type Log = &'static Mutex<Vec<Event>>;
+
+fn note(log: Log, event: Event) {
+    lock(log).push(event);
+}
+
+thread_local! {
+    static IN_MAPPER: Cell<bool> = const { Cell::new(false) };
+}
+
+fn number_of(page: Page) -> u64 {
+    page.start_address().as_u64() / PAGE_BYTES as u64
+}
+
+fn frame_of(number: u64) -> PhysFrame {
+    PhysFrame::containing_address(PhysAddr::new(number * PAGE_BYTES as u64))
+}
+
+/// Maps `length` bytes at an address: to the file from `offset` on, or to nothing. Returns the address.
+fn host_map(address: usize, length: usize, file: Option<(&File, u64)>) -> usize {
+    let (protection, flags, descriptor, offset) = match file {
+        Some((file, offset)) => (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, file.as_raw_fd(), offset as libc::off_t),
+        None => (libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1, 0),
+    };
+    let fixed = if address == 0 { 0 } else { libc::MAP_FIXED };
+    // SAFETY: a new range, or a page of one that this function reserved for the simulation.
+    let mapped = unsafe { libc::mmap(ptr::with_exposed_provenance_mut(address), length, protection, flags | fixed, descriptor, offset) };
+    assert_ne!(mapped, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
+    mapped.expose_provenance()
+}
+
+impl Tables {
+    /// What the TLB does when it has no translation of a page.
+    fn load_into_tlb(&mut self, page: u64) {
+        if let Some(frame) = self.entries.get(&page)
+            && self.in_tlb.insert(page)
+        {
+            host_map(page as usize * PAGE_BYTES, PAGE_BYTES, Some((self.memory, frame * PAGE_BYTES as u64)));
+        }
+    }
+
+    fn flush(&mut self, page: u64) {
+        if self.in_tlb.remove(&page) {
+            host_map(page as usize * PAGE_BYTES, PAGE_BYTES, None);
+        }
+        self.load_into_tlb(page);
+    }
+}
+
+impl Mapper<Size4KiB> for Tables {
+    unsafe fn map_to_with_table_flags<A: FrameAllocator<Size4KiB> + ?Sized>(
+        &mut self,
+        page: Page,
+        frame: PhysFrame,
+        flags: PageTableFlags,
+        _: PageTableFlags,
+        frames: &mut A,
+    ) -> Result<MapperFlush<Size4KiB>, MapToError<Size4KiB>> {
+        let page_number = number_of(page);
+        for level in [3, 2, 1] {
+            let index = page_number >> (9 * level);
+            if !self.tables.contains_key(&(level, index)) {
+                let table = frames.allocate_frame().ok_or(MapToError::FrameAllocationFailed)?.start_address().as_u64() / PAGE_BYTES as u64;
+                note(self.log, Event::MadeTable { frame: table });
+                self.tables.insert((level, index), table);
+            }
+        }
+        if self.entries.contains_key(&page_number) {
+            return Err(MapToError::PageAlreadyMapped(frame));
+        }
+        let frame = frame.start_address().as_u64() / PAGE_BYTES as u64;
+        note(self.log, Event::Mapped { page: page_number, frame, flags });
+        self.entries.insert(page_number, frame);
+        self.load_into_tlb(page_number);
+        Ok(MapperFlush::new(page))
+    }
+
+    fn unmap(&mut self, page: Page) -> Result<(PhysFrame, MapperFlush<Size4KiB>), UnmapError> {
+        let frame = self.entries.remove(&number_of(page)).ok_or(UnmapError::PageNotMapped)?;
+        note(self.log, Event::Unmapped { page: number_of(page), frame });
+        Ok((frame_of(frame), MapperFlush::new(page)))
+    }
+
+    fn translate_page(&self, page: Page) -> Result<PhysFrame, TranslateError> {
+        self.entries.get(&number_of(page)).map(|&frame| frame_of(frame)).ok_or(TranslateError::PageNotMapped)
+    }
+
+    unsafe fn update_flags(&mut self, _: Page, _: PageTableFlags) -> Result<MapperFlush<Size4KiB>, FlagUpdateError> {
+        unreachable!("chunks keep their flags")
+    }
+
+    unsafe fn set_flags_p4_entry(&mut self, _: Page, _: PageTableFlags) -> Result<MapperFlushAll, FlagUpdateError> {
+        unreachable!("chunks keep their flags")
+    }
+
+    unsafe fn set_flags_p3_entry(&mut self, _: Page, _: PageTableFlags) -> Result<MapperFlushAll, FlagUpdateError> {
+        unreachable!("chunks keep their flags")
+    }
+
+    unsafe fn set_flags_p2_entry(&mut self, _: Page, _: PageTableFlags) -> Result<MapperFlushAll, FlagUpdateError> {
+        unreachable!("chunks keep their flags")
+    }
+}
+
+impl Simulation {
+    fn new() -> &'static Simulation {
+        // SAFETY: the name is a C string; the descriptor is this file's alone.
+        let memory = unsafe { File::from_raw_fd(libc::memfd_create(c"frames".as_ptr(), libc::MFD_CLOEXEC)) };
+        // Frame 0 is nobody's.
+        memory.set_len(((1 + NR_FRAMES) * PAGE_BYTES) as u64).unwrap();
+        let memory: &File = Box::leak(Box::new(memory));
+        let log: Log = Box::leak(Box::default());
+        let addresses = host_map(0, 3 << 30, None);
+        let tables = Tables { entries: BTreeMap::new(), tables: BTreeMap::new(), in_tlb: BTreeSet::new(), log, memory };
+        Box::leak(Box::new(Simulation {
+            tables: Mutex::new(tables),
+            free: Mutex::new((1..=NR_FRAMES as u64).collect()),
+            log,
+            memory,
+            middle: (addresses + (1 << 30)).next_multiple_of(1 << 30),
+            calls_left: AtomicUsize::new(usize::MAX),
+        }))
+    }
+
+    /// A source with that many bytes of addresses, which begin that many pages before a border between page tables of level 2.
+    fn source(&'static self, pages_before_border: usize, bytes: usize, layout: &AreaLayout) -> Result<TestSource, PagedError> {
+        // SAFETY: addresses that are reserved for the simulation.
+        unsafe { Paged::new(self.middle - pages_before_border * PAGE_BYTES, bytes, layout, self) }
+    }
+
+    fn take_frame(&self, near: Option<CpuId>, is_table: bool) -> Option<PhysFrame> {
+        assert!(!IN_MAPPER.get(), "a frame is asked for inside the mapper's lock");
+        let calls_left = self.calls_left.load(Ordering::Relaxed);
+        self.calls_left.store(calls_left.checked_sub(1)?, Ordering::Relaxed);
+        // The one that is free for longest.
+        let frame = lock(&self.free).pop_front()?;
+        note(self.log, Event::Allocated { frame, near, is_table });
+        Some(frame_of(frame))
+    }
+
+    fn nr_used_frames(&self) -> usize {
+        NR_FRAMES - lock(&self.free).len()
+    }
+
+    fn nr_tables(&self) -> usize {
+        lock(&self.tables).tables.len()
+    }
+
+    /// Gives all page tables back, for page tables that were never used. Nothing is mapped.
+    fn forget_tables(&self) {
+        let mut tables = lock(&self.tables);
+        assert!(tables.entries.is_empty());
+        let freed = core::mem::take(&mut tables.tables);
+        lock(&self.free).extend(freed.values());
+        lock(self.log).retain(|event| !matches!(event, Event::MadeTable { frame } | Event::Allocated { frame, is_table: true, .. } if freed.values().any(|freed| freed == frame)));
+    }
+
+    /// The frame that an address is mapped to by the page tables, whatever the TLB says.
+    fn frame_at(&self, address: usize) -> u64 {
+        lock(&self.tables).entries[&(address as u64 / PAGE_BYTES as u64)]
+    }
+
+    /// The byte of a frame that an address leads to.
+    fn byte_in_frame(&self, frame: u64, address: usize) -> u8 {
+        let mut byte = [0];
+        self.memory.read_exact_at(&mut byte, frame * PAGE_BYTES as u64 + (address % PAGE_BYTES) as u64).unwrap();
+        byte[0]
+    }
+
+    fn take_log(&self) -> Vec<Event> {
+        core::mem::take(&mut *lock(self.log))
+    }
+}
+
+// SAFETY: one set of page tables for all CPUs, behind a lock; frames are handed out once; what is flushed leaves the host's only
+// mapping.
+unsafe impl Paging for &'static Simulation {
+    type Mapper = Tables;
+
+    fn with_mapper<R>(&self, f: impl FnOnce(&mut Tables) -> R) -> R {
+        let mut tables = lock(&self.tables);
+        IN_MAPPER.set(true);
+        let result = f(&mut tables);
+        IN_MAPPER.set(false);
+        result
+    }
+
+    fn allocate_frame(&self, near: Option<CpuId>) -> Option<PhysFrame> {
+        self.take_frame(near, false)
+    }
+
+    fn allocate_table_frame(&self, near: Option<CpuId>) -> Option<PhysFrame> {
+        self.take_frame(near, true)
+    }
+
+    unsafe fn free_frame(&self, frame: PhysFrame) {
+        assert!(!IN_MAPPER.get(), "a frame is freed inside the mapper's lock");
+        let address = frame.start_address().as_u64();
+        self.memory.write_all_at(&[POISON; PAGE_BYTES], address).unwrap();
+        note(self.log, Event::Freed { frame: address / PAGE_BYTES as u64 });
+        lock(&self.free).push_back(address / PAGE_BYTES as u64);
+    }
+
+    fn flush_everywhere(&self, pages: PageRangeInclusive) {
+        assert!(!IN_MAPPER.get(), "a flush waits for other CPUs inside the mapper's lock");
+        let (first, last) = (number_of(pages.start), number_of(pages.end));
+        assert!(last - first < 64);
+        let mut tables = lock(&self.tables);
+        note(self.log, Event::Flushed { first, last });
+        (first..=last).for_each(|page| tables.flush(page));
+    }
+}
+
+type TestSource = Paged<&'static Simulation>;
+
+/// Runs `f` on that many CPUs, one test at a time, with a source of `nr_chunks` chunks, whose addresses begin 12 pages before a border:
+/// the first chunk needs three page tables for its first page, and two more in the middle of CPU 1's unit.
+fn with_source(nr_cpus: usize, nr_chunks: usize, f: impl Fn(CpuId, &'static Simulation, &'static TestSource) + Sync) {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = lock(&ALONE);
+    let machine = machine(NR_CPUS);
+    let simulation = Simulation::new();
+    let source = simulation.source(12, nr_chunks * nr_pages(&layout()) * PAGE_BYTES, &layout()).unwrap();
+    assert_eq!(source.capacity(), nr_chunks);
+    let source: &TestSource = Box::leak(Box::new(source));
+    machine.run(1, |_| alloc::set_source(source));
+    machine.run(nr_cpus, |cpu| f(cpu, simulation, source));
+    machine.run(NR_CPUS, |_| alloc::drain_this_cpu());
+    machine.run(1, |_| {
+        alloc::set_source(&Heap);
+        alloc::reclaim();
+        alloc::check();
+    });
+    assert_eq!(simulation.nr_used_frames(), simulation.nr_tables(), "every frame is back, but those of page tables");
+    check_log(&lock(simulation.log));
+}
+
+/// An object that fills a unit, so that each takes a chunk of its own.
+fn allocate_unit() -> Result<NonZeroUsize, AllocError> {
+    alloc::allocate(DEFAULT_UNIT_BYTES, 8, AllocFlags::PROCESS)
+}
+
+/// Frees it and has its chunk given back.
+fn free_unit(handle: NonZeroUsize) {
+    // SAFETY: from `allocate_unit`, by the tests' use of it.
+    unsafe { alloc::free(handle, DEFAULT_UNIT_BYTES, 8) };
+    alloc::reclaim();
+}
+
+#[test]
+fn objects_of_its_chunks_work_on_several_cpus() {
+    struct Large {
+        #[expect(dead_code, reason = "makes the object large")]
+        rest: [u64; 400],
+        last: u64,
+    }
+    // SAFETY: zero is a value of integers.
+    unsafe impl Zeroable for Large {}
+    static OBJECTS: Mutex<Vec<PerCpuBox<Large>>> = Mutex::new(Vec::new());
+    let step = Barrier::new(NR_CPUS);
+    with_source(NR_CPUS, 20, |cpu, simulation, _| {
+        for _ in 0..20 {
+            let object = PerCpuBox::<Large>::zeroed().unwrap();
+            lock(&OBJECTS).push(object);
+        }
+        step.wait();
+        // Every CPU in every object: the list is not locked.
+        let objects: *const [PerCpuBox<Large>] = &lock(&OBJECTS)[..];
+        // SAFETY: nobody changes the list between the two barriers.
+        for (index, object) in unsafe { &*objects }.iter().enumerate() {
+            pcpu::field!(object => Large, last).add((1 + cpu.index()) as u64 * index as u64);
+        }
+        if step.wait().is_leader() {
+            for (index, object) in lock(&OBJECTS).drain(..).enumerate() {
+                assert_eq!(pcpu::field!(object => Large, last).sum(), 6 * index as u64);
+            }
+            let nr_mapped = lock(simulation.log).iter().filter(|event| matches!(event, Event::Mapped { .. })).count();
+            assert!(nr_mapped >= 5 * nr_pages(&layout()), "60 objects of a page take at least 5 chunks");
+        }
+    });
+}
+
+#[test]
+fn each_units_pages_and_page_tables_are_asked_for_its_cpu() {
+    with_source(1, 1, |_, simulation, source| {
+        let layout = layout();
+        let memory = source.allocate(&layout).unwrap();
+        let log = simulation.take_log();
+        let first_page = (memory.as_ptr().addr() / PAGE_BYTES) as u64;
+        let (mut asked_for, mut tables) = (BTreeMap::new(), Vec::new());
+        for event in log.iter().copied() {
+            match event {
+                Event::Allocated { frame, near, is_table } => {
+                    asked_for.insert(frame, near);
+                    tables.extend(is_table.then_some(near));
+                }
+                Event::Mapped { page, frame, flags } => {
+                    let start = (page - first_page) as usize * PAGE_BYTES;
+                    let bytes_of = |cpu: CpuId| {
+                        let unit = cpu.index() * layout.stride_bytes()..(cpu.index() + 1) * layout.stride_bytes();
+                        unit.end.min(start + PAGE_BYTES).saturating_sub(unit.start.max(start))
+                    };
+                    let owner = CpuId::possible().find(|&cpu| bytes_of(cpu) > PAGE_BYTES / 2);
+                    assert_eq!(asked_for[&frame], owner, "page {} of the chunk", page - first_page);
+                    assert_eq!(flags, DEFAULT_FLAGS);
+                }
+                _ => {}
+            }
+        }
+        let owners: BTreeSet<_> = asked_for.values().copied().collect();
+        assert_eq!(owners.len(), NR_CPUS + 1, "each CPU's, and what is nobody's");
+        let on = |cpu| Some(CpuId::new(cpu).unwrap());
+        assert_eq!(tables, [on(0), on(0), on(0), on(1), on(1)]);
+        // SAFETY: allocated above.
+        unsafe { source.release(memory, &layout) };
+        lock(simulation.log).splice(0..0, log);
+    });
+}
+
+#[test]
+fn chunks_go_back_in_the_order_unmap_flush_free() {
+    with_source(1, 1, |_, simulation, _| {
+        let layout = AreaLayout::new(NR_CPUS, 256 << 10).unwrap();
+        let source = simulation.source(100, 1 << 20, &layout).unwrap();
+        let memory = source.allocate(&layout).unwrap();
+        let before = lock(simulation.log).len();
+        // SAFETY: allocated above.
+        unsafe { source.release(memory, &layout) };
+        let first_page = (memory.as_ptr().addr() / PAGE_BYTES) as u64;
+        // Unmaps, a flush, frees; and again, until all of the chunk is gone.
+        let mut log = lock(simulation.log)[before..].to_vec().into_iter().peekable();
+        let mut next_page = first_page;
+        while log.peek().is_some() {
+            let mut unmapped = Vec::new();
+            while let Some(Event::Unmapped { page, frame }) = log.next_if(|event| matches!(event, Event::Unmapped { .. })) {
+                assert_eq!(page, next_page + unmapped.len() as u64);
+                unmapped.push(frame);
+            }
+            let last_page = next_page + unmapped.len() as u64 - 1;
+            assert!(matches!(log.next(), Some(Event::Flushed { first, last }) if (first, last) == (next_page, last_page)));
+            for frame in unmapped {
+                assert!(matches!(log.next(), Some(Event::Freed { frame: freed }) if freed == frame));
+            }
+            next_page = last_page + 1;
+        }
+        assert_eq!(next_page - first_page, nr_pages(&layout) as u64);
+        assert!(next_page - first_page > 128, "several batches");
+        assert_eq!(source.last_failure(), None);
+    });
+}
+
+#[test]
+fn every_call_for_a_frame_can_fail_and_the_next_one_works() {
+    with_source(1, 2, |_, simulation, source| {
+        let layout = layout();
+        let nr_calls = nr_pages(&layout) + 5;
+        let mut failures = Vec::new();
+        let before = alloc::stats();
+        for fails_at in 0..=nr_calls {
+            simulation.forget_tables();
+            simulation.calls_left.store(fails_at, Ordering::Relaxed);
+            let outcome = allocate_unit();
+            assert_eq!(simulation.calls_left.swap(usize::MAX, Ordering::Relaxed), 0, "every call is reached");
+            if let Ok(handle) = outcome {
+                assert_eq!(fails_at, nr_calls);
+                free_unit(handle);
+                break;
+            }
+            assert_eq!(outcome, Err(AllocError::SourceExhausted { chunk_bytes: layout.size_bytes() }));
+            failures.push(source.last_failure().unwrap());
+            assert_eq!(simulation.nr_used_frames(), simulation.nr_tables(), "call {fails_at}");
+            assert_eq!(alloc::stats().chunks, before.chunks);
+            alloc::check();
+            let handle = allocate_unit().expect("the next call works");
+            assert_eq!(simulation.nr_used_frames(), nr_calls);
+            free_unit(handle);
+            assert_eq!(simulation.nr_used_frames(), simulation.nr_tables());
+            check_log(&simulation.take_log());
+        }
+        let nr = |failure| failures.iter().filter(|&&seen| seen == failure).count();
+        assert_eq!((nr(PagedFailure::NoFrame), nr(PagedFailure::NoTableFrame)), (nr_pages(&layout), 5));
+    });
+}
+
+#[test]
+fn an_address_that_got_another_frame_is_seen_right_by_another_cpu() {
+    static SHARED: Mutex<Option<NonZeroUsize>> = Mutex::new(None);
+    let step = Barrier::new(2);
+    with_source(2, 1, |cpu, simulation, _| {
+        let mut old_place = None;
+        for round in 1..=3 {
+            if cpu == CpuId::BOOT {
+                *lock(&SHARED) = Some(allocate_unit().unwrap());
+            }
+            step.wait();
+            let handle = lock(&SHARED).unwrap();
+            let address = copy(handle, cpu) as usize;
+            let frame = simulation.frame_at(address);
+            // SAFETY: this CPU's copy, which only this CPU touches until the next barrier.
+            unsafe {
+                assert_eq!(copy(handle, cpu).read_volatile(), 0, "round {round}");
+                copy(handle, cpu).write_volatile(round);
+            }
+            assert_eq!(simulation.byte_in_frame(frame, address), round, "the write reaches the new frame");
+            if let Some((old_address, old_frame)) = old_place {
+                assert_eq!(address, old_address);
+                assert_ne!(frame, old_frame);
+                assert_eq!(simulation.byte_in_frame(old_frame, address), POISON, "nothing reaches the old frame");
+            }
+            old_place = Some((address, frame));
+            step.wait();
+            if cpu == CpuId::BOOT {
+                free_unit(handle);
+                assert_eq!(simulation.nr_used_frames(), simulation.nr_tables());
+            }
+            step.wait();
+        }
+    });
+}
+
+#[test]
+fn several_cpus_map_and_unmap_chunks_at_once() {
+    with_source(NR_CPUS, 4, |cpu, _, source| {
+        let layout = layout();
+        for _ in 0..30 {
+            let memory = source.allocate(&layout).unwrap();
+            // SAFETY: this CPU's chunk.
+            unsafe {
+                memory.write_bytes(cpu.index() as u8 + 1, layout.size_bytes());
+                std::thread::yield_now();
+                let bytes = NonNull::slice_from_raw_parts(memory, layout.size_bytes());
+                assert!(bytes.as_ref().iter().all(|&byte| byte == cpu.index() as u8 + 1), "nobody else has this chunk");
+                source.release(memory, &layout);
+            }
+        }
+        assert_eq!(source.last_failure(), None);
+    });
+}
+
+#[test]
+fn a_full_range_is_no_memory() {
+    with_source(1, 2, |_, _, source| {
+        let (first, second) = (allocate_unit().unwrap(), allocate_unit().unwrap());
+        assert_eq!(allocate_unit(), Err(AllocError::SourceExhausted { chunk_bytes: layout().size_bytes() }));
+        assert_eq!(source.last_failure(), Some(PagedFailure::RangeFull));
+        assert_eq!(source.allocate(&layout()), None);
+        free_unit(first);
+        free_unit(allocate_unit().expect("there is room again"));
+        free_unit(second);
+    });
+}
+
+#[test]
+fn no_more_chunks_than_a_source_can_count_are_mapped() {
+    with_source(1, 1, |_, simulation, _| {
+        let layout = AreaLayout::new(1, DEFAULT_UNIT_BYTES).unwrap();
+        let source = simulation.source(0, 1 << 30, &layout).unwrap();
+        assert_eq!(source.capacity(), 4096);
+        // 65 is more than a word of the bitmap.
+        let chunks: Vec<_> = (0..65).map(|_| source.allocate(&layout).unwrap()).collect();
+        let addresses: BTreeSet<_> = chunks.iter().map(|memory| memory.as_ptr().addr()).collect();
+        assert_eq!(addresses.len(), 65);
+        // SAFETY: allocated above.
+        chunks.into_iter().for_each(|memory| unsafe { source.release(memory, &layout) });
+    });
+}
+
+#[test]
+fn what_somebody_else_mapped_is_left_alone() {
+    with_source(1, 2, |_, simulation, source| {
+        let foreign_page = Page::containing_address(VirtAddr::new((simulation.middle + 5 * PAGE_BYTES) as u64));
+        let mut frame = simulation.take_frame(None, true);
+        struct Tables(&'static Simulation);
+        // SAFETY: the simulation's frames are handed out once.
+        unsafe impl FrameAllocator<Size4KiB> for Tables {
+            fn allocate_frame(&mut self) -> Option<PhysFrame> {
+                IN_MAPPER.set(false);
+                self.0.take_frame(None, true)
+            }
+        }
+        simulation.with_mapper(|mapper| {
+            // SAFETY: a page of the simulation's, for which nobody has a use.
+            unsafe { mapper.map_to(foreign_page, frame.unwrap(), DEFAULT_FLAGS, &mut Tables(simulation)) }.unwrap().ignore();
+        });
+        assert_eq!(allocate_unit(), Err(AllocError::SourceExhausted { chunk_bytes: layout().size_bytes() }));
+        assert_eq!(source.last_failure(), Some(PagedFailure::NotMapped));
+        assert_eq!(simulation.nr_used_frames(), simulation.nr_tables() + 1);
+        let (unmapped, flush) = simulation.with_mapper(|mapper| mapper.unmap(foreign_page)).unwrap();
+        flush.ignore();
+        assert_eq!(frame.take(), Some(unmapped));
+        simulation.flush_everywhere(Page::range_inclusive(foreign_page, foreign_page));
+        // SAFETY: unmapped and flushed.
+        unsafe { simulation.free_frame(unmapped) };
+        free_unit(allocate_unit().expect("the next call works"));
+    });
+}
+
+#[test]
+fn a_place_that_somebody_else_tampered_with_is_not_used_again() {
+    with_source(1, 2, |_, simulation, source| {
+        let memory = source.allocate(&layout()).unwrap();
+        let stolen_page = Page::containing_address(VirtAddr::new(memory.as_ptr().addr() as u64 + 3 * PAGE_BYTES as u64));
+        let (frame, flush) = simulation.with_mapper(|mapper| mapper.unmap(stolen_page)).unwrap();
+        flush.ignore();
+        // SAFETY: allocated above.
+        unsafe { source.release(memory, &layout()) };
+        assert_eq!(source.last_failure(), Some(PagedFailure::NotUnmapped));
+        assert_eq!(simulation.nr_used_frames(), simulation.nr_tables() + 1, "all others are back");
+        // SAFETY: unmapped above, and flushed with the rest of the chunk.
+        unsafe { simulation.free_frame(frame) };
+        let next = source.allocate(&layout()).unwrap();
+        assert_ne!(next, memory);
+        assert_eq!(source.allocate(&layout()), None);
+        // SAFETY: allocated above.
+        unsafe { source.release(next, &layout()) };
+    });
+}
+
+#[test]
+fn page_flags_are_the_embedders_within_reason() {
+    with_source(1, 1, |_, simulation, _| {
+        let source = || simulation.source(0, 1 << 20, &layout()).unwrap();
+        let global = DEFAULT_FLAGS | PageTableFlags::GLOBAL;
+        let with_global = source().with_flags(global).unwrap();
+        let memory = with_global.allocate(&layout()).unwrap();
+        assert!(lock(simulation.log).iter().all(|event| !matches!(event, Event::Mapped { flags, .. } if *flags != global)));
+        // SAFETY: allocated above.
+        unsafe { with_global.release(memory, &layout()) };
+        for bad in [
+            PageTableFlags::empty(),
+            PageTableFlags::PRESENT,
+            PageTableFlags::WRITABLE | PageTableFlags::NO_EXECUTE,
+            DEFAULT_FLAGS | PageTableFlags::USER_ACCESSIBLE,
+            DEFAULT_FLAGS | PageTableFlags::HUGE_PAGE,
+        ] {
+            assert_eq!(source().with_flags(bad).err(), Some(PagedError::BadFlags { bits: bad.bits() }));
+        }
+    });
+}
+
+#[test]
+fn bad_ranges_are_named_errors() {
+    let simulation = Simulation::new();
+    let layout = layout();
+    let slot_bytes = nr_pages(&layout) * PAGE_BYTES;
+    // SAFETY: nothing is allocated from these.
+    let new = |start, bytes| unsafe { Paged::new(start, bytes, &layout, simulation) }.map(|source| source.capacity());
+    const GIB: usize = 1 << 30;
+    const UPPER_HALF: usize = 0xffff_8000_0000_0000;
+    const LOWER_END: usize = 0x8000_0000_0000;
+    assert_eq!(new(UPPER_HALF, 0), Err(PagedError::Empty));
+    for (start, bytes) in [(UPPER_HALF + 1, GIB), (UPPER_HALF + 64, GIB), (UPPER_HALF, GIB + 1), (UPPER_HALF, usize::MAX)] {
+        assert_eq!(new(start, bytes), Err(PagedError::Misaligned { start, bytes }));
+    }
+    let overflowing = usize::MAX - (PAGE_BYTES - 1);
+    for (start, bytes) in [
+        (LOWER_END, GIB),
+        (UPPER_HALF - GIB, 2 * GIB),
+        (LOWER_END - GIB, GIB + PAGE_BYTES),
+        (GIB, UPPER_HALF),
+        (UPPER_HALF, overflowing),
+        (overflowing, PAGE_BYTES),
+    ] {
+        assert_eq!(new(start, bytes), Err(PagedError::NotCanonical { start, bytes }));
+    }
+    assert_eq!(new(0, GIB), Err(PagedError::Null));
+    for bytes in [PAGE_BYTES, slot_bytes - PAGE_BYTES] {
+        assert_eq!(new(UPPER_HALF, bytes), Err(PagedError::TooSmall { bytes, chunk_bytes: slot_bytes }));
+    }
+    assert_eq!(new(UPPER_HALF, slot_bytes), Ok(1));
+    assert_eq!(new(LOWER_END - slot_bytes, slot_bytes), Ok(1));
+    assert_eq!(new(usize::MAX - (slot_bytes + PAGE_BYTES - 1), slot_bytes), Ok(1));
+    assert_eq!(new(PAGE_BYTES, 2 * slot_bytes + PAGE_BYTES), Ok(2));
+    assert_eq!(new(UPPER_HALF, 1 << 46), Ok(4096));
+}
+
+#[test]
+fn a_chunk_of_another_layout_is_refused() {
+    with_source(1, 1, |_, _, source| {
+        assert_eq!(source.allocate(&AreaLayout::new(NR_CPUS, DEFAULT_UNIT_BYTES / 2).unwrap()), None);
+        assert_eq!(source.last_failure(), Some(PagedFailure::OtherLayout));
+        free_unit(allocate_unit().unwrap());
+    });
+}
