@@ -144,6 +144,21 @@ impl<T: Zeroable> PerCpuBox<T> {
     }
 }
 
+impl<T: Zeroable> PerCpuBox<T> {
+    /// `K` objects of their own, or none: for objects that are needed together but freed one by one. (Those that are freed together are
+    /// better one object: `PerCpuBox<[T; K]>`.)
+    ///
+    /// # Errors
+    /// See [`AllocError`]; what was allocated so far is freed again.
+    #[cfg_attr(feature = "robust", track_caller)]
+    pub fn zeroed_each<const K: usize>() -> Result<[Self; K], AllocError> {
+        let mut handles = [None; K];
+        alloc::allocate_many(&mut handles, size_of::<T>(), align_of::<T>(), AllocFlags::PROCESS)?;
+        // SAFETY: all zero is a `T`, on every CPU; each handle was filled, since the call did not fail.
+        Ok(handles.map(|handle| unsafe { Self::from_address(handle.unwrap_unchecked()) }))
+    }
+}
+
 impl<T> PerCpuBox<T> {
     /// Makes each CPU's value in place with `value_for`. O(possible CPUs). Context: process.
     ///

@@ -4,10 +4,11 @@
 mod common;
 
 use common::machine;
+use core::mem::MaybeUninit;
 use core::num::NonZeroUsize;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use pcpu::alloc::{self, AllocError, AllocFlags, Source};
+use pcpu::alloc::{self, AllocError, AllocFlags, Buffer, Source};
 use pcpu::{AreaLayout, CpuId, per_cpu};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -290,6 +291,59 @@ fn every_source_call_can_fail_and_the_next_one_works() {
             }
         }
         SOURCE.calls_back.store(false, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn the_walker_agrees_after_every_operation() {
+    on_boot_cpu(|| {
+        let mut random = Random(0xdead_beef_cafe_f00d);
+        let mut model = Model(BTreeMap::new());
+        for step in 0..600usize {
+            match random.below(12) {
+                0 => alloc::drain_this_cpu(),
+                1 => alloc::reclaim(),
+                2 => alloc::prefill(1 << random.below(12), 1, random.below(33)).unwrap(),
+                3..=7 => model.allocate(1 + random.below(6000), 1 << random.below(7), step as u8 | 1).unwrap(),
+                _ if !model.0.is_empty() => model.free(random.below(model.0.len())),
+                _ => {}
+            }
+            alloc::check();
+            model.agrees();
+        }
+        while !model.0.is_empty() {
+            model.free(0);
+        }
+    });
+}
+
+#[test]
+fn a_buffer_hands_out_each_piece_to_one_chunk() {
+    static BUFFER: Buffer = Buffer::new();
+    on_boot_cpu(|| {
+        let layout = AreaLayout::new(NR_CPUS, pcpu::DEFAULT_UNIT_BYTES).unwrap();
+        assert_eq!(BUFFER.allocate(&layout), None, "no memory yet");
+        let memory = vec![MaybeUninit::uninit(); 3 * layout.size_bytes() + 4 * layout.align_bytes()];
+        BUFFER.give(memory.leak());
+        alloc::set_source(&BUFFER);
+        let fill = || {
+            let mut live = Vec::new();
+            while let Ok(handle) = alloc::allocate(20_000, 8, AllocFlags::PROCESS) {
+                live.push(handle);
+            }
+            live
+        };
+        for _ in 0..3 {
+            let live = fill();
+            assert_eq!(alloc::stats().chunks, 4, "three pieces, and the first chunk");
+            for handle in live {
+                // SAFETY: allocated above, never written.
+                unsafe { alloc::free_clean(handle, 20_000, 8) };
+            }
+            alloc::reclaim();
+            assert_eq!(alloc::stats().chunks, 1);
+        }
+        alloc::set_source(&SOURCE);
     });
 }
 

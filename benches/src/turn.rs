@@ -21,7 +21,7 @@ impl Meeting {
 }
 
 /// What a thread of a case is given.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Turn<'a> {
     /// This thread's number: 0, or 1 in cases of two threads.
     pub thread: usize,

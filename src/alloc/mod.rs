@@ -57,7 +57,7 @@ pub use paged::{Paged, PagedError, PagedFailure, Paging};
 pub use robust::{LiveObject, TraceEvent, for_each_live, set_trace};
 #[cfg(feature = "alloc")]
 pub use source::Heap;
-pub use source::Source;
+pub use source::{Buffer, Source};
 pub use stats::{ClassStats, FailureStats, Stats};
 
 use crate::arch;

@@ -20,6 +20,7 @@ const UNROLLED: usize = 8;
 
 /// Times `add` with 1 and -1 in turns, so that nothing is ever posted; the number tells which of the eight it is.
 fn sample(turn: &Turn<'_>, add: impl Fn(usize, i64)) -> Vec<Sample> {
+    let turn = Turn { nr_operations: turn.nr_operations.div_ceil(UNROLLED), ..*turn };
     let mut samples = turn.sample(|| (0..UNROLLED).for_each(|nr| add(nr, if (nr / 4).is_multiple_of(2) { 1 } else { -1 })));
     samples.iter_mut().for_each(|sample| sample.ns /= UNROLLED as f64);
     samples
