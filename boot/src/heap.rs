@@ -35,6 +35,7 @@ pub(crate) fn usable(pvh: Pvh) -> Range<usize> {
 ///
 /// Called once; nothing else uses the memory, ever.
 pub(crate) unsafe fn init(memory: Range<usize>) {
+    assert!(!memory.is_empty(), "no RAM between the image and 4 GiB");
     let start = core::ptr::with_exposed_provenance_mut(memory.start);
     // SAFETY: mapped, and unused by the caller's promise.
     without_interrupts(|| unsafe { HEAP.0.lock().init(start, memory.len()) });

@@ -9,6 +9,8 @@ fn main() {
 
 #[cfg(pcpu_kernel)]
 mod kernel {
+    extern crate alloc;
+
     use core::{fmt, ptr};
 
     use pcpu::CpuId;
@@ -81,8 +83,6 @@ mod kernel {
         panic!("{kind} did not fail")
     }
 
-    extern crate alloc;
-
     struct PanicsWhenShown;
 
     impl fmt::Display for PanicsWhenShown {
@@ -114,6 +114,7 @@ mod kernel {
     /// The last CPU never gives the log back; the boot CPU panics.
     fn stuck_in_log() {
         let last = CpuId::possible().len() - 1;
+        assert!(last > 0, "wants two CPUs");
         smp::run_on_all(|cpu| {
             if cpu.index() == last {
                 defmt::println!("never finished: {}", defmt::Display2Format(&Endless));
