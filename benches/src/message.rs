@@ -16,7 +16,7 @@ pub struct Row {
     pub ratio_to_gs_add: f64,
     /// The same with the allocator that works as Linux's does, in its best round.
     pub baseline_ns: Option<f64>,
-    /// How many times slower that is in the same round; the median round's.
+    /// `baseline_ns` in units of `ns`.
     pub speedup: Option<f64>,
 }
 

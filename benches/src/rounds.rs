@@ -51,7 +51,6 @@ struct Series {
     ns: Vec<f64>,
     ratios: Vec<f64>,
     baseline_ns: Vec<f64>,
-    speedups: Vec<f64>,
 }
 
 /// Where the threads of all cases take their turns.
@@ -143,10 +142,7 @@ impl Series {
     fn push(&mut self, sample: Sample, baseline: Option<Sample>) {
         self.ns.push(sample.ns);
         self.ratios.push(sample.ns / sample.gs_add_ns);
-        if let Some(baseline) = baseline {
-            self.baseline_ns.push(baseline.ns);
-            self.speedups.push(baseline.ns / sample.ns);
-        }
+        self.baseline_ns.extend(baseline.map(|baseline| baseline.ns));
     }
 }
 
@@ -170,15 +166,19 @@ pub fn run(machine: &Machine, cores: &[CoreId], cases: &[Case], quick: bool) -> 
     let measured = measured.swap_remove(0);
     let possible_cpus = pcpu::CpuId::possible().len();
     let rows = cases.iter().zip(&measured).flat_map(|(case, series)| {
-        case.rows.iter().zip(series).map(move |(name, series)| Row {
-            name: name.clone(),
-            threads: case.threads,
-            possible_cpus,
-            ns: best(&series.ns).unwrap_or(f64::NAN),
-            median_ns: median(&series.ns).unwrap_or(f64::NAN),
-            ratio_to_gs_add: median(&series.ratios).unwrap_or(f64::NAN),
-            baseline_ns: best(&series.baseline_ns),
-            speedup: median(&series.speedups),
+        case.rows.iter().zip(series).map(move |(name, series)| {
+            let ns = best(&series.ns).unwrap_or(f64::NAN);
+            let baseline_ns = best(&series.baseline_ns);
+            Row {
+                name: name.clone(),
+                threads: case.threads,
+                possible_cpus,
+                ns,
+                median_ns: median(&series.ns).unwrap_or(f64::NAN),
+                ratio_to_gs_add: median(&series.ratios).unwrap_or(f64::NAN),
+                baseline_ns,
+                speedup: baseline_ns.map(|baseline_ns| baseline_ns / ns),
+            }
         })
     });
     rows.collect()

@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::bench::Bench;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use kernel_runner::Accel;
 use std::env;
@@ -19,6 +20,7 @@ const MAX_SECONDS: f64 = 86_400.0;
     after_help = "\
 Examples:
   cargo xtask forkbomb    watch a multicore kernel fork-bomb per-CPU counters, about a minute
+  cargo xtask bench       time single operations beside an allocator that works as Linux's does, about two minutes
   cargo xtask test        run all tests"
 )]
 pub struct Cli {
@@ -28,6 +30,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    Bench(Bench),
     Forkbomb(Forkbomb),
     Test(Test),
 }
@@ -115,6 +118,11 @@ pub fn name(value: impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
+/// What was typed.
+pub fn command_line() -> String {
+    ["cargo".to_owned(), "xtask".to_owned()].into_iter().chain(env::args().skip(1)).collect::<Vec<_>>().join(" ")
+}
+
 /// Why there is no command to run.
 #[derive(Debug)]
 pub enum Stop {
@@ -178,7 +186,7 @@ mod tests {
     fn forkbomb(arguments: &str) -> Forkbomb {
         match parse(&format!("forkbomb {arguments}")).unwrap().command {
             Command::Forkbomb(options) => options,
-            Command::Test(_) => panic!("not a fork bomb"),
+            _ => panic!("not a fork bomb"),
         }
     }
 
@@ -218,6 +226,13 @@ mod tests {
             ("forkbomb --target arm", "--target"),
             ("forkbomb --cpu 2", "--cpu"),
             ("forkbomb --json", "--json"),
+            ("bench --possible-cpus 1", "--possible-cpus"),
+            ("bench --possible-cpus 1025", "--possible-cpus"),
+            ("bench --possible-cpus 2,,16", "--possible-cpus"),
+            ("bench --possible-cpus -2", "--possible-cpus"),
+            ("bench --filter", "--filter"),
+            ("bench --slow", "--slow"),
+            ("bench sums", "sums"),
             ("spoonbomb", "spoonbomb"),
             ("", "--help"),
         ] {
@@ -233,7 +248,7 @@ mod tests {
 
     #[test]
     fn help_has_an_example_for_each_command() {
-        for command in ["forkbomb", "test"] {
+        for command in ["bench", "forkbomb", "test"] {
             match parse(&format!("{command} --help")) {
                 Err(Stop::Help(text)) => assert!(text.contains(&format!("  cargo xtask {command}"))),
                 other => panic!("no help for {command}: {other:?}"),
@@ -245,11 +260,11 @@ mod tests {
     fn test_passes_options_of_cargo_test_through() {
         match parse("test --test kernel -- --list").unwrap().command {
             Command::Test(options) => assert_eq!(options.args, ["--test", "kernel", "--", "--list"]),
-            Command::Forkbomb(_) => panic!("not the tests"),
+            _ => panic!("not the tests"),
         }
         match parse("test -- --list").unwrap().command {
             Command::Test(options) => assert_eq!(options.args, ["--", "--list"]),
-            Command::Forkbomb(_) => panic!("not the tests"),
+            _ => panic!("not the tests"),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `cargo xtask forkbomb`.
 
-use crate::cli::{Forkbomb, name};
+use crate::cli::{Forkbomb, command_line, name};
 use crate::host::Host;
 use crate::progress::Progress;
 use crate::report::{Destination, Report};
@@ -8,7 +8,6 @@ use crate::rows::{Round, summarize};
 use crate::{qemu_install, table, workspace};
 use anyhow::{Context, Error, Result, bail};
 use kernel_runner::{Event, Kernel, Level, Machine};
-use std::env;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -86,9 +85,4 @@ fn boot(options: &Forkbomb, machine: &Machine, kernel: &Kernel, rounds: &mut Vec
 
 fn cpu_count(cpus: u32) -> String {
     format!("{cpus} {}", if cpus == 1 { "CPU" } else { "CPUs" })
-}
-
-/// What was typed.
-fn command_line() -> String {
-    ["cargo".to_owned(), "xtask".to_owned()].into_iter().chain(env::args().skip(1)).collect::<Vec<_>>().join(" ")
 }

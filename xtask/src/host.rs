@@ -15,9 +15,11 @@ pub struct Host {
     pub host_cpus: usize,
     /// The host's operating system and its kernel's release.
     pub system: String,
-    /// QEMU's version line.
+    /// QEMU's version line; empty for native threads.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub qemu: String,
-    /// What executes the guest's instructions.
+    /// What executes the guest's instructions; empty for native threads.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub accel: String,
 }
 
@@ -25,6 +27,15 @@ impl Host {
     /// This host, with the QEMU and the accelerator of `machine`; what cannot be found out is empty.
     pub fn of(machine: &Machine) -> Self {
         let version = Command::new(&machine.qemu).arg("--version").output().map(|output| output.stdout).unwrap_or_default();
+        Self {
+            qemu: String::from_utf8_lossy(&version).lines().next().unwrap_or_default().to_owned(),
+            accel: crate::cli::name(machine.accel),
+            ..Self::native()
+        }
+    }
+
+    /// This host; what cannot be found out is empty.
+    pub fn native() -> Self {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         let cpuinfo = read("/proc/cpuinfo");
         let processor = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
@@ -32,8 +43,7 @@ impl Host {
             processor: processor.map(|(_, name)| name.trim().to_owned()).unwrap_or_default(),
             host_cpus: thread::available_parallelism().map_or(0, usize::from),
             system: format!("{} {}", read("/proc/sys/kernel/ostype").trim(), read("/proc/sys/kernel/osrelease").trim()),
-            qemu: String::from_utf8_lossy(&version).lines().next().unwrap_or_default().to_owned(),
-            accel: crate::cli::name(machine.accel),
+            ..Self::default()
         }
     }
 }

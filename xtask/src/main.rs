@@ -1,5 +1,8 @@
 //! The workspace's commands, as `cargo xtask COMMAND`.
 
+mod bench;
+mod bench_rows;
+mod bench_table;
 mod cli;
 mod forkbomb;
 mod host;
@@ -27,6 +30,7 @@ fn main() -> ExitCode {
         }
     };
     let result = match &cli.command {
+        Command::Bench(options) => bench::run(options),
         Command::Forkbomb(options) => forkbomb::run(options),
         Command::Test(options) => test::run(options),
     };

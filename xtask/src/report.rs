@@ -1,7 +1,6 @@
 //! The JSON file.
 
 use crate::host::Host;
-use crate::rows::Row;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use std::fs::{self, Permissions};
@@ -12,11 +11,11 @@ use tempfile::{Builder, NamedTempFile};
 
 /// What a command's JSON file holds.
 #[derive(Debug, Serialize)]
-pub struct Report<'a> {
+pub struct Report<'a, R> {
     pub machine: &'a Host,
     /// What was typed.
     pub command: String,
-    pub rows: &'a [Row],
+    pub rows: &'a [R],
 }
 
 /// A place for the JSON file that was seen to be writable.
@@ -56,7 +55,7 @@ impl Destination {
     }
 
     /// Writes the report. Nobody sees half of it: it takes the place of what was there when it is complete.
-    pub fn write(&self, report: &Report<'_>) -> Result<()> {
+    pub fn write<R: Serialize>(&self, report: &Report<'_, R>) -> Result<()> {
         let write = || {
             let mut file = self.unfinished()?;
             serde_json::to_writer_pretty(&mut file, report)?;

@@ -53,7 +53,7 @@ pub fn verdict(rows: &[Row]) -> Result<String, String> {
 }
 
 /// `1234567` as `1,234,567`.
-fn grouped_digits(number: u64) -> String {
+pub fn grouped_digits(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (place, digit) in digits.char_indices() {

@@ -11,8 +11,8 @@ use crate::Error;
 /// Variables with which the outer cargo, or its caller, would take the place of what the kernel's config file says.
 const OVERRIDES: [&str; 4] = ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_RUSTFLAGS", "CARGO_BUILD_TARGET"];
 
-/// Runs `cargo` with `arguments` in the folder `workspace` and returns the one executable that it made (the last, if there
-/// are several). Cargo's progress and errors go to stderr.
+/// Runs `cargo` with `arguments` in the folder `workspace` and returns the executable of the target that they name with
+/// `--bin`, `--test` or `--example`. Cargo's progress and errors go to stderr.
 ///
 /// The kernel is built as its config file says, whatever `RUSTFLAGS` and the like are set for the host. With
 /// `CARGO_TARGET_DIR` set, the kernel gets the folder `kernel` in it.
@@ -25,7 +25,7 @@ const OVERRIDES: [&str; 4] = ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUI
 /// ```
 ///
 /// # Errors
-/// Cargo cannot be run or fails, or made no executable.
+/// Cargo cannot be run or fails, or made no such executable.
 pub fn build_kernel(workspace: &Path, arguments: &[&str]) -> Result<PathBuf, Error> {
     // Set when cargo runs this process, and then the right one of several toolchains.
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -41,27 +41,49 @@ pub fn build_kernel(workspace: &Path, arguments: &[&str]) -> Result<PathBuf, Err
     if !output.status.success() {
         return Err(failed());
     }
-    last_executable(&output.stdout).ok_or_else(failed)
+    executable(&output.stdout, arguments).ok_or_else(failed)
 }
 
-/// The last executable in cargo's JSON messages.
-fn last_executable(messages: &[u8]) -> Option<PathBuf> {
-    let lines = str::from_utf8(messages).ok()?.lines();
-    let messages = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back()
+/// The executable of the target that the arguments name, from cargo's JSON messages. Others may be among them: with a test
+/// cargo builds the binaries of its package too.
+fn executable(messages: &[u8], arguments: &[&str]) -> Option<PathBuf> {
+    let (kind, name) = arguments.windows(2).find_map(|pair| match pair {
+        ["--bin", name] => Some(("bin", name)),
+        ["--test", name] => Some(("test", name)),
+        ["--example", name] => Some(("example", name)),
+        _ => None,
+    })?;
+    let is_wanted = |message: &Value| message["target"]["name"] == *name && message["target"]["kind"][0] == kind;
+    let mut messages = str::from_utf8(messages).ok()?.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    messages.find_map(|message| message["executable"].as_str().filter(|_| is_wanted(&message)).map(PathBuf::from))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_executable_is_found_among_the_messages() {
-        let messages = br#"{"reason":"compiler-artifact","executable":null}
-{"reason":"compiler-artifact","executable":"/t/deps/kernel-0a"}
+    const MESSAGES: &[u8] = br#"{"reason":"compiler-artifact","target":{"kind":["custom-build"],"name":"kernel"},"executable":null}
+{"reason":"compiler-artifact","target":{"kind":["bin"],"name":"kernel"},"executable":"/t/kernel"}
 not JSON
+{"reason":"compiler-artifact","target":{"kind":["test"],"name":"kernel"},"executable":"/t/deps/kernel-0a"}
+{"reason":"compiler-artifact","target":{"kind":["bin"],"name":"failures"},"executable":"/t/failures"}
 {"reason":"build-finished","success":true}"#;
-        assert_eq!(last_executable(messages), Some(PathBuf::from("/t/deps/kernel-0a")));
-        assert_eq!(last_executable(b"{}"), None);
+
+    fn found(arguments: &[&str]) -> Option<PathBuf> {
+        executable(MESSAGES, arguments)
+    }
+
+    #[test]
+    fn the_executable_is_that_of_the_target_that_was_asked_for() {
+        assert_eq!(found(&["test", "--test", "kernel", "--no-run"]), Some(PathBuf::from("/t/deps/kernel-0a")));
+        assert_eq!(found(&["build", "--bin", "kernel"]), Some(PathBuf::from("/t/kernel")));
+        assert_eq!(found(&["build", "--bin", "failures"]), Some(PathBuf::from("/t/failures")));
+    }
+
+    #[test]
+    fn no_such_executable_is_none() {
+        for arguments in [&["build", "--bin", "forkbomb"][..], &["build", "--example", "kernel"], &["build", "--bin"], &["build"]] {
+            assert_eq!(found(arguments), None, "{arguments:?}");
+        }
     }
 }
