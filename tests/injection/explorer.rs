@@ -37,18 +37,21 @@ pub struct Injection<W> {
 
 /// Which schedules of an operation are tried.
 pub enum Plan<'a, W> {
-    /// One for each gap and injection. Of operations longer than `at_most` instructions, only the gaps around instructions that refer to
-    /// GS or are locked, and about `at_most` others, evenly spread.
+    /// One for each gap and injection. Of operations longer than `at_most` instructions a sample: about `at_most` of the gaps before
+    /// instructions that refer to GS or are locked, and about as many of the others, evenly spread.
     Single { at_most: usize, injections: &'a [Injection<W>] },
-    /// One for each increasing sequence of gaps: the first injection in the first, and so on. All gaps of short operations; else one
-    /// gap before each instruction that refers to GS, which stands for all since the one before, as only those notice a migration.
+    /// One for each increasing sequence of gaps: the first injection in the first, and so on. All gaps of short operations; of others
+    /// the one before each instruction that refers to GS, which stands for all since the one before: only those notice a migration.
     Sequence { injections: &'a [Injection<W>] },
-    /// A single one, with one of the injections in every gap whose number is a multiple of `spacing`.
+    /// A single one, with one of the injections in every gap whose number is a multiple of `spacing`, in turns.
     Storm { spacing: usize, injections: &'a [Injection<W>] },
 }
 
 /// The longest operation of which `Plan::Sequence` tries all gaps.
-const SHORT: usize = 64;
+const SHORT: usize = 40;
+
+/// How many instructions that refer to GS `Plan::Sequence` looks at: more than a hit has, so that a miss that comes of it is tried too.
+const NR_SEQUENCED: usize = 8;
 
 /// A schedule that does not end by then never will.
 const TIME_LIMIT_SECONDS: u32 = 60;
@@ -164,13 +167,19 @@ fn exit_schedule(went_well: bool) -> ! {
     unsafe { libc::_exit(if went_well { 0 } else { 1 }) }
 }
 
+/// How long an operation is, undisturbed.
+#[derive(Clone, Copy, Default)]
+struct Length {
+    nr_instructions: usize,
+    nr_marked: usize,
+}
+
 /// Steps the operation of a case and disturbs it.
 pub struct Explorer<'a, W> {
     name: &'a str,
     plan: Option<&'a Plan<'a, W>>,
     world: &'a W,
-    /// How long the operation is, undisturbed.
-    nr_instructions: usize,
+    length: Length,
     /// How many injections of a sequence this process has had.
     nr_injected: usize,
     went_well: bool,
@@ -179,33 +188,36 @@ pub struct Explorer<'a, W> {
 impl<W> Explorer<'_, W> {
     /// Runs the operation. To be called once by a case.
     pub fn step<R>(&mut self, operation: impl FnOnce() -> R) -> R {
-        let Some(plan) = self.plan else {
-            let nr_instructions = &mut self.nr_instructions;
-            return stepper::step(operation, &mut |gap| {
-                *nr_instructions = gap.nr;
-                true
-            });
-        };
-        let mut was_marked = true;
-        stepper::step(operation, &mut |gap| match *plan {
-            Plan::Single { at_most, injections } => {
-                let is_marked = gap.is_before_gs() || gap.is_before_lock();
-                let is_around_mark = is_marked | mem::replace(&mut was_marked, is_marked);
-                let is_tried = is_around_mark || gap.nr.is_multiple_of(self.nr_instructions.div_ceil(at_most));
-                !is_tried || injections.iter().all(|injection| self.branch(gap, injection))
-            }
-            Plan::Sequence { injections } => {
-                let is_tried = self.nr_instructions <= SHORT || gap.is_before_gs();
-                // A schedule in the middle of the sequence goes on, and branches itself.
-                !is_tried || self.branch(gap, &injections[self.nr_injected]) || self.went_well && self.nr_injected < injections.len()
-            }
-            Plan::Storm { spacing, injections } => {
-                if gap.nr.is_multiple_of(spacing) {
-                    self.inject(gap, &injections[gap.nr / spacing % injections.len()]);
+        let Length { nr_instructions, nr_marked } = self.length;
+        let mut seen = Length::default();
+        let result = stepper::step(operation, &mut |gap| {
+            let is_marked = gap.is_before_gs() || gap.is_before_lock();
+            seen.nr_instructions = gap.nr;
+            seen.nr_marked += usize::from(is_marked);
+            match self.plan {
+                None => true,
+                Some(&Plan::Single { at_most, injections }) => {
+                    let is_sampled = |nr: usize, total: usize| nr.is_multiple_of(total.div_ceil(at_most).max(1));
+                    let is_tried = is_sampled(gap.nr, nr_instructions) || is_marked && is_sampled(seen.nr_marked, nr_marked);
+                    !is_tried || injections.iter().all(|injection| self.branch(gap, injection))
                 }
-                true
+                Some(&Plan::Sequence { injections }) => {
+                    let is_tried = nr_instructions <= SHORT || gap.is_before_gs() && seen.nr_marked <= NR_SEQUENCED;
+                    // A schedule in the middle of the sequence goes on, and branches itself.
+                    !is_tried || self.branch(gap, &injections[self.nr_injected]) || self.went_well && self.nr_injected < injections.len()
+                }
+                Some(&Plan::Storm { spacing, injections }) => {
+                    if gap.nr.is_multiple_of(spacing) {
+                        self.inject(gap, &injections[gap.nr / spacing % injections.len()]);
+                    }
+                    true
+                }
             }
-        })
+        });
+        if self.plan.is_none() {
+            self.length = seen;
+        }
+        result
     }
 
     /// Makes a schedule with the injection in this gap. `true` in the parent, if it went well.
@@ -213,7 +225,7 @@ impl<W> Explorer<'_, W> {
         if injection.when == When::IrqsOn && !irqs_are_on() {
             return true;
         }
-        match fork(format_args!("{}, after instruction {} of {}: {}", self.name, gap.nr, self.nr_instructions, injection.name)) {
+        match fork(format_args!("{}, after instruction {} of {}: {}", self.name, gap.nr, self.length.nr_instructions, injection.name)) {
             Side::Schedule => {
                 self.nr_injected += 1;
                 self.inject(gap, injection);
@@ -238,18 +250,19 @@ impl<W> Explorer<'_, W> {
     }
 }
 
-/// Runs a case once, with whatever schedules branch off, and tells whether they went well.
-fn run<W: World>(name: &str, plan: Option<&Plan<'_, W>>, nr_instructions: usize, case: &dyn Fn(&W, &mut Explorer<'_, W>)) -> (bool, usize) {
+/// Runs a case once, with whatever schedules branch off.
+fn run<W: World>(name: &str, plan: Option<&Plan<'_, W>>, length: &mut Length, case: &dyn Fn(&W, &mut Explorer<'_, W>)) -> bool {
     let world = W::new();
-    let mut explorer = Explorer { name, plan, world: &world, nr_instructions, nr_injected: 0, went_well: true };
+    let mut explorer = Explorer { name, plan, world: &world, length: *length, nr_injected: 0, went_well: true };
     case(&world, &mut explorer);
-    let Explorer { went_well, nr_instructions, .. } = explorer;
+    let went_well = explorer.went_well;
+    *length = explorer.length;
     world.finish(Shared::get().nr_schedules.load(Ordering::Relaxed));
-    (went_well, nr_instructions)
+    went_well
 }
 
 /// Tries the schedules of a case, which prepares the world, [steps](Explorer::step) one operation, and writes down what it did.
-pub fn explore<W: World>(name: &str, plan: &Plan<'_, W>, case: impl Fn(&W, &mut Explorer<'_, W>)) -> Result<Explored, Failure> {
+pub fn explore<W: World>(name: &str, plans: &[Plan<'_, W>], case: impl Fn(&W, &mut Explorer<'_, W>)) -> Result<Explored, Failure> {
     install_panic_hook();
     let shared = Shared::get();
     shared.nr_schedules.store(0, Ordering::Relaxed);
@@ -260,8 +273,8 @@ pub fn explore<W: World>(name: &str, plan: &Plan<'_, W>, case: impl Fn(&W, &mut 
         Side::Parent { schedule_went_well: false } => Err(Failure(shared.report())),
         Side::Schedule => {
             let outcome = catch_unwind(AssertUnwindSafe(|| {
-                let (_, nr_instructions) = run(name, None, 0, &case);
-                run(name, Some(plan), nr_instructions, &case).0
+                let mut length = Length::default();
+                run(name, None, &mut length, &case) && plans.iter().all(|plan| run(name, Some(plan), &mut length, &case))
             }));
             exit_schedule(outcome.unwrap_or(false));
         }

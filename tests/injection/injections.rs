@@ -30,29 +30,11 @@ const fn with_irqs_on(name: &'static str, action: fn(&Objects)) -> Injection<Obj
     Injection { name, when: When::IrqsOn, action }
 }
 
-/// What never waits, and so can happen anywhere, even while this CPU or another one holds the allocator's lock.
-pub const NEVER_WAITING: &[Injection<Objects>] = &[
-    anywhere("an NMI allocates", |world| in_handler(|| allocate(world, 1, AllocFlags::NMI))),
-    anywhere("an NMI frees", |world| in_handler(|| free(world, 1))),
-    anywhere("an NMI allocates many", |world| in_handler(|| allocate(world, MANY, AllocFlags::NMI))),
-    anywhere("an NMI frees many", |world| in_handler(|| free(world, MANY))),
-    anywhere("an NMI counts", |world| in_handler(|| world.count())),
-    anywhere("another CPU allocates", |world| on_another_cpu(|| allocate(world, 1, AllocFlags::NMI))),
-    anywhere("another CPU frees", |world| on_another_cpu(|| free(world, 1))),
-    anywhere("another CPU counts", |world| on_another_cpu(|| world.count())),
+/// What can meet a hit half-way.
+pub const ON_HITS: &[Injection<Objects>] = &[
+    NMI_ALLOCATES,
+    NMI_FREES,
     MOVES,
-];
-
-/// What may wait for the lock, or call the memory source.
-pub const WAITING: &[Injection<Objects>] = &[
-    with_irqs_on("an interrupt allocates many", |world| in_handler(|| allocate(world, MANY, AllocFlags::INTERRUPT))),
-    with_irqs_on("an interrupt frees and allocates", |world| {
-        in_handler(|| {
-            free(world, MANY);
-            allocate(world, 1, AllocFlags::INTERRUPT);
-        });
-    }),
-    with_irqs_on("an interrupt drains the CPU", |_| in_handler(alloc::drain_this_cpu)),
     with_irqs_on("another task allocates, and the task moves to another CPU", |world| {
         allocate(world, 1, AllocFlags::PROCESS);
         migrate_to(next_cpu());
@@ -61,6 +43,29 @@ pub const WAITING: &[Injection<Objects>] = &[
         free(world, 1);
         migrate_to(next_cpu());
     }),
+];
+
+/// What never waits, and so can happen anywhere, even while this CPU or another one holds the allocator's lock.
+pub const NEVER_WAITING: &[Injection<Objects>] = &[
+    NMI_ALLOCATES,
+    NMI_FREES,
+    anywhere("an NMI allocates many", |world| in_handler(|| allocate(world, MANY, AllocFlags::NMI))),
+    anywhere("an NMI frees many", |world| in_handler(|| free(world, MANY))),
+    anywhere("another CPU allocates", |world| on_another_cpu(|| allocate(world, 1, AllocFlags::NMI))),
+    anywhere("another CPU frees many", |world| on_another_cpu(|| free(world, MANY))),
+    MOVES,
+];
+
+/// What may wait for the lock, or call the memory source.
+pub const WAITING: &[Injection<Objects>] = &[
+    with_irqs_on("an interrupt allocates many", |world| in_handler(|| allocate(world, MANY, AllocFlags::INTERRUPT))),
+    with_irqs_on("an interrupt frees many and allocates", |world| {
+        in_handler(|| {
+            free(world, MANY);
+            allocate(world, 1, AllocFlags::INTERRUPT);
+        });
+    }),
+    with_irqs_on("an interrupt drains the CPU", |_| in_handler(alloc::drain_this_cpu)),
     with_irqs_on("the task moves to another CPU after another task allocated there", |world| {
         migrate_to(next_cpu());
         allocate(world, 1, AllocFlags::PROCESS);
@@ -86,6 +91,8 @@ pub const COUNTING: &[Injection<Objects>] = &[
     }),
 ];
 
+const NMI_ALLOCATES: Injection<Objects> = anywhere("an NMI allocates", |world| in_handler(|| allocate(world, 1, AllocFlags::NMI)));
+const NMI_FREES: Injection<Objects> = anywhere("an NMI frees", |world| in_handler(|| free(world, 1)));
 const MOVES: Injection<Objects> = with_irqs_on("the task moves to another CPU", |_| migrate_to(next_cpu()));
 const MOVES_BACK: Injection<Objects> = with_irqs_on("the task moves back", |_| migrate_to(CpuId::BOOT));
 const TASK_ALLOCATES: Injection<Objects> = with_irqs_on("another task allocates there", |world| allocate(world, 1, AllocFlags::PROCESS));
@@ -101,23 +108,14 @@ pub const AWAY_AND_BACK: &[&[Injection<Objects>]] = &[
     &[TASK_FREES, MOVES, MOVES_BACK],
     &[TASK_ALLOCATES, MOVES, TASK_FREES, MOVES_BACK],
     &[TASK_FREES, MOVES, TASK_ALLOCATES, MOVES_BACK],
-    &[
-        with_irqs_on("another task allocates, and the task moves", |world| {
-            allocate(world, 1, AllocFlags::PROCESS);
-            migrate_to(next_cpu());
-        }),
-        with_irqs_on("another task frees on the first CPU, and the task moves back", |world| {
-            migrate_to(CpuId::BOOT);
-            free(world, 1);
-        }),
-    ],
-    &[
-        with_irqs_on("the task moves", |_| migrate_to(next_cpu())),
-        with_irqs_on("others empty this CPU and count, and the task moves back", |world| {
-            allocate(world, MANY, AllocFlags::PROCESS);
-            world.count();
-            migrate_to(CpuId::BOOT);
-            world.count();
-        }),
-    ],
+];
+
+const TASK_COUNTS: Injection<Objects> = with_irqs_on("another task counts there", |world| world.count());
+
+/// The same for counters.
+pub const COUNTING_AWAY_AND_BACK: &[&[Injection<Objects>]] = &[
+    &[MOVES, MOVES_BACK],
+    &[MOVES, TASK_COUNTS, MOVES_BACK],
+    &[TASK_COUNTS, MOVES, TASK_COUNTS, MOVES_BACK],
+    &[MOVES, TASK_COUNTS, MOVES, MOVES_BACK],
 ];

@@ -16,20 +16,17 @@ mod plain_stores;
 mod pool;
 mod stepper;
 
-use explorer::{Explorer, Plan, explore};
+use explorer::{Explored, Explorer, Failure, Plan, explore};
 use objects::Objects;
 use std::time::Instant;
 
-/// Tries a case by each plan and reports how many schedules there were.
+/// Tries a case by all plans and reports how many schedules there were.
 fn prove(name: &str, plans: &[Plan<'_, Objects>], case: impl Fn(&Objects, &mut Explorer<'_, Objects>) + Sync) {
     let begin = Instant::now();
-    let mut nr_schedules = 0;
-    for plan in plans {
-        match cpus::on_boot_cpu(|| explore(name, plan, &case)) {
-            Ok(explored) => nr_schedules += explored.nr_schedules,
-            Err(failure) => panic!("{}", failure.0),
+    match cpus::on_boot_cpu(|| explore(name, plans, &case)) {
+        Ok(Explored { nr_schedules }) => {
+            println!("{name}: {nr_schedules} schedules, {:.0} a second", nr_schedules as f64 / begin.elapsed().as_secs_f64());
         }
+        Err(Failure(report)) => panic!("{report}"),
     }
-    let seconds = begin.elapsed().as_secs_f64();
-    println!("{name}: {nr_schedules} schedules, {:.0} a second", nr_schedules as f64 / seconds);
 }

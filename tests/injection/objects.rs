@@ -16,7 +16,7 @@ pub const SIZE: usize = 16;
 const MAX_LIVE: usize = 256;
 
 /// In one of how many schedules the allocator's invariants are walked over.
-const WALK_EVERY: usize = 8;
+const WALK_EVERY: usize = 32;
 
 per_cpu! {
     /// A word that is only added to.

@@ -135,7 +135,7 @@ const MIGRATIONS: &[Injection<Handles>] =
 
 fn explore_take(write: Write, injections: &[Injection<Handles>]) -> Result<Explored, Failure> {
     let case = |world: &Handles, explorer: &mut Explorer<'_, Handles>| world.got(explorer.step(|| take(write)));
-    on_boot_cpu(|| explore("take", &Plan::Single { at_most: 1000, injections }, case))
+    on_boot_cpu(|| explore("take", &[Plan::Single { at_most: usize::MAX, injections }], case))
 }
 
 fn explore_put(write: Write, injections: &[Injection<Handles>]) -> Result<Explored, Failure> {
@@ -145,7 +145,7 @@ fn explore_put(write: Write, injections: &[Injection<Handles>]) -> Result<Explor
         let put = explorer.step(|| put(write, handle));
         world.in_use[handle - 1].set(!put);
     };
-    on_boot_cpu(|| explore("put", &Plan::Single { at_most: 1000, injections }, case))
+    on_boot_cpu(|| explore("put", &[Plan::Single { at_most: usize::MAX, injections }], case))
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use kernel_runner::{Ending, Error, Event, Kernel, Machine, Panic, Step, build_kernel, run_cases};
+use kernel_runner::{Ending, Error, Event, Kernel, Level, Machine, Panic, Step, build_kernel, run_cases};
 
 const BUILD: [&str; 8] = ["build", "--config", ".cargo/kernel-host.toml", "--package", "test-kernel", "--bin", "failures", "--quiet"];
 
@@ -71,6 +71,28 @@ fn a_failed_test_is_named_with_its_reason() {
     assert!(text.contains("test good ... ok\ntest bad ... FAILED\n"), "{text}");
     assert!(text.contains("---- bad stdout ----\n") && text.contains("\non purpose\n\nfailures:\n    bad\n"), "{text}");
     assert!(text.contains("test result: FAILED. 1 passed; 1 failed;"), "{text}");
+}
+
+#[test]
+fn log_lines_have_time_cpu_level_and_place() {
+    let (_, events) = boot(&machine(), "fail");
+    let line = events.iter().find_map(|event| if let Event::Log(line) = event { Some(line) } else { None }).expect("a log line");
+    assert_eq!((line.message.as_str(), line.level, line.cpu), ("about to fail", Some(Level::Warn), Some(1)));
+    let (file, number) = line.location.as_ref().expect("debug information");
+    assert_eq!(file, "qemu-tests/kernel/src/bin/failures.rs");
+    assert!(*number > 1);
+    assert!(line.timestamp.parse::<f64>().is_ok_and(|seconds| seconds > 0.0), "{line}");
+}
+
+#[test]
+fn a_failed_case_shows_its_log_lines_and_any_case_when_asked() {
+    let text = stdout(&runner("fail").output().expect("runs"));
+    let block = text.split("---- bad stdout ----\n").nth(1).expect("a block");
+    let line = block.lines().next().expect("a line");
+    assert!(line.contains(" cpu1 WARN  about to fail   (qemu-tests/kernel/src/bin/failures.rs:"), "{line}");
+    assert!(!text.contains('\x1b'), "colours, and no terminal");
+    let text = stdout(&runner("fail").arg("--nocapture").output().expect("runs"));
+    assert!(text.find("about to fail").expect("shown") < text.find("test bad ...").expect("shown"), "{text}");
 }
 
 #[test]

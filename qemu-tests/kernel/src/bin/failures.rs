@@ -36,6 +36,7 @@ mod kernel {
                 defmt::println!("@begin good");
                 defmt::println!("@pass good");
                 defmt::println!("@begin bad");
+                on_last_cpu(|| defmt::warn!("about to fail"));
                 defmt::println!("@fail bad: on purpose");
                 defmt::println!("@end");
                 exit(Exit::Failure)

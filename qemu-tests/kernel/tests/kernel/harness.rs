@@ -9,14 +9,22 @@ use spin::mutex::SpinMutex;
 
 /// One claim and the function that tries it.
 pub struct Case {
-    pub name: &'static str,
+    /// With the path of its module, the crate's name included.
+    pub path: &'static str,
     pub run: fn() -> Outcome,
+}
+
+impl Case {
+    /// The module and the claim.
+    fn name(&self) -> &'static str {
+        self.path.split_once("::").map_or(self.path, |(_, name)| name)
+    }
 }
 
 /// The cases of a module, each named as the function that tries it.
 macro_rules! cases {
     ($($run:ident),* $(,)?) => {
-        &[$($crate::harness::Case { name: stringify!($run), run: $run }),*]
+        &[$($crate::harness::Case { path: concat!(module_path!(), "::", stringify!($run)), run: $run }),*]
     };
 }
 pub(crate) use cases;
@@ -79,7 +87,7 @@ pub fn on_all(task: impl Fn(CpuId) -> Outcome + Sync) -> Outcome {
 pub fn run(command_line: CommandLine, groups: &[&[Case]]) -> ! {
     let chosen = |case: &&Case| {
         let matches = |pattern: &str| {
-            if command_line.has("exact") { case.name == pattern } else { case.name.contains(pattern) }
+            if command_line.has("exact") { case.name() == pattern } else { case.name().contains(pattern) }
         };
         let mut filters = command_line.values("filter").peekable();
         (filters.peek().is_none() || filters.any(matches)) && !command_line.values("skip").any(matches)
@@ -88,7 +96,7 @@ pub fn run(command_line: CommandLine, groups: &[&[Case]]) -> ! {
 
     if command_line.has("list") {
         for case in cases() {
-            defmt::println!("@case {=str}", case.name);
+            defmt::println!("@case {=str}", case.name());
         }
         exit(Exit::Success)
     }
