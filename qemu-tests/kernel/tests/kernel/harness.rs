@@ -102,12 +102,13 @@ pub fn run(command_line: CommandLine, groups: &[&[Case]]) -> ! {
     }
     defmt::println!("@plan {=usize}", cases().count());
     let mut outcome = Exit::Success;
-    for Case { name, run } in cases() {
-        defmt::println!("@begin {=str}", *name);
-        match run() {
-            Ok(()) => defmt::println!("@pass {=str}", *name),
+    for case in cases() {
+        let name = case.name();
+        defmt::println!("@begin {=str}", name);
+        match (case.run)() {
+            Ok(()) => defmt::println!("@pass {=str}", name),
             Err(Failure(reason)) => {
-                defmt::println!("@fail {=str}: {=str}", *name, reason.as_str());
+                defmt::println!("@fail {=str}: {=str}", name, reason.as_str());
                 outcome = Exit::Failure;
             }
         }
