@@ -9,12 +9,13 @@ use core::num::NonZeroUsize;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use pcpu::alloc::{self, AllocError, AllocFlags, Heap, Paged, PagedError, PagedFailure, Paging, Source};
+use pcpu::host::Machine;
 use pcpu::{AreaLayout, CpuId, DEFAULT_UNIT_BYTES, PerCpuBox, Zeroable, per_cpu};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::FileExt;
-use std::sync::{Barrier, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 use x86_64::structures::paging::mapper::{FlagUpdateError, MapToError, MapperFlush, MapperFlushAll, TranslateError, UnmapError};
 use x86_64::structures::paging::page::PageRangeInclusive;
 use x86_64::structures::paging::{FrameAllocator, Mapper, Page, PageTableFlags, PhysFrame, Size4KiB};
@@ -333,9 +334,9 @@ unsafe impl Paging for &'static Simulation {
 
 type TestSource = Paged<&'static Simulation>;
 
-/// Runs `f` on that many CPUs, one test at a time, with a source of `nr_chunks` chunks, whose addresses begin 12 pages before a border:
-/// the first chunk needs three page tables for its first page, and two more in the middle of CPU 1's unit.
-fn with_source(nr_cpus: usize, nr_chunks: usize, f: impl Fn(CpuId, &'static Simulation, &'static TestSource) + Sync) {
+/// Gives `f` the machine and a source of `nr_chunks` chunks, one test at a time. The addresses begin 12 pages before a border: the first
+/// chunk needs three page tables for its first page, and two more in the middle of CPU 1's unit.
+fn with_source(nr_chunks: usize, f: impl FnOnce(Machine, &'static Simulation, &'static TestSource)) {
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = lock(&ALONE);
     let machine = machine(NR_CPUS);
@@ -344,7 +345,7 @@ fn with_source(nr_cpus: usize, nr_chunks: usize, f: impl Fn(CpuId, &'static Simu
     assert_eq!(source.capacity(), nr_chunks);
     let source: &TestSource = Box::leak(Box::new(source));
     machine.run(1, |_| alloc::set_source(source));
-    machine.run(nr_cpus, |cpu| f(cpu, simulation, source));
+    f(machine, simulation, source);
     machine.run(NR_CPUS, |_| alloc::drain_this_cpu());
     machine.run(1, |_| {
         alloc::set_source(&Heap);
@@ -353,6 +354,13 @@ fn with_source(nr_cpus: usize, nr_chunks: usize, f: impl Fn(CpuId, &'static Simu
     });
     assert_eq!(simulation.nr_used_frames(), simulation.nr_tables(), "every frame is back, but those of page tables");
     check_log(&lock(simulation.log));
+}
+
+/// The same on the boot CPU alone.
+fn on_boot_cpu(nr_chunks: usize, f: impl Fn(&'static Simulation, &'static TestSource) + Sync) {
+    with_source(nr_chunks, |machine, simulation, source| {
+        machine.run(1, |_| f(simulation, source));
+    });
 }
 
 /// An object that fills a unit, so that each takes a chunk of its own.
@@ -376,33 +384,29 @@ fn objects_of_its_chunks_work_on_several_cpus() {
     }
     // SAFETY: zero is a value of integers.
     unsafe impl Zeroable for Large {}
-    static OBJECTS: Mutex<Vec<PerCpuBox<Large>>> = Mutex::new(Vec::new());
-    let step = Barrier::new(NR_CPUS);
-    with_source(NR_CPUS, 20, |cpu, simulation, _| {
-        for _ in 0..20 {
-            let object = PerCpuBox::<Large>::zeroed().unwrap();
-            lock(&OBJECTS).push(object);
-        }
-        step.wait();
-        // Every CPU in every object: the list is not locked.
-        let objects: *const [PerCpuBox<Large>] = &lock(&OBJECTS)[..];
-        // SAFETY: nobody changes the list between the two barriers.
-        for (index, object) in unsafe { &*objects }.iter().enumerate() {
-            pcpu::field!(object => Large, last).add((1 + cpu.index()) as u64 * index as u64);
-        }
-        if step.wait().is_leader() {
-            for (index, object) in lock(&OBJECTS).drain(..).enumerate() {
+    with_source(20, |machine, simulation, _| {
+        let allocate = |_| (0..20).map(|_| PerCpuBox::<Large>::zeroed().unwrap()).collect::<Vec<_>>();
+        let objects: Vec<_> = machine.run(NR_CPUS, allocate).into_iter().flatten().collect();
+        machine.run(NR_CPUS, |cpu| {
+            for (index, object) in objects.iter().enumerate() {
+                pcpu::field!(object => Large, last).add((1 + cpu.index()) as u64 * index as u64);
+            }
+        });
+        machine.run(1, |_| {
+            for (index, object) in objects.iter().enumerate() {
                 assert_eq!(pcpu::field!(object => Large, last).sum(), 6 * index as u64);
             }
-            let nr_mapped = lock(simulation.log).iter().filter(|event| matches!(event, Event::Mapped { .. })).count();
-            assert!(nr_mapped >= 5 * nr_pages(&layout()), "60 objects of a page take at least 5 chunks");
-        }
+        });
+        let nr_mapped = lock(simulation.log).iter().filter(|event| matches!(event, Event::Mapped { .. })).count();
+        assert!(nr_mapped >= 5 * nr_pages(&layout()), "60 objects of a page take at least 5 chunks");
+        let objects = Mutex::new(objects);
+        machine.run(1, |_| lock(&objects).clear());
     });
 }
 
 #[test]
 fn each_units_pages_and_page_tables_are_asked_for_its_cpu() {
-    with_source(1, 1, |_, simulation, source| {
+    on_boot_cpu(1, |simulation, source| {
         let layout = layout();
         let memory = source.allocate(&layout).unwrap();
         let log = simulation.take_log();
@@ -439,7 +443,7 @@ fn each_units_pages_and_page_tables_are_asked_for_its_cpu() {
 
 #[test]
 fn chunks_go_back_in_the_order_unmap_flush_free() {
-    with_source(1, 1, |_, simulation, _| {
+    on_boot_cpu(1, |simulation, _| {
         let layout = AreaLayout::new(NR_CPUS, 256 << 10).unwrap();
         let source = simulation.source(100, 1 << 20, &layout).unwrap();
         let memory = source.allocate(&layout).unwrap();
@@ -471,7 +475,7 @@ fn chunks_go_back_in_the_order_unmap_flush_free() {
 
 #[test]
 fn every_call_for_a_frame_can_fail_and_the_next_one_works() {
-    with_source(1, 2, |_, simulation, source| {
+    on_boot_cpu(2, |simulation, source| {
         let layout = layout();
         let nr_calls = nr_pages(&layout) + 5;
         let mut failures = Vec::new();
@@ -503,62 +507,57 @@ fn every_call_for_a_frame_can_fail_and_the_next_one_works() {
 
 #[test]
 fn an_address_that_got_another_frame_is_seen_right_by_another_cpu() {
-    static SHARED: Mutex<Option<NonZeroUsize>> = Mutex::new(None);
-    let step = Barrier::new(2);
-    with_source(2, 1, |cpu, simulation, _| {
-        let mut old_place = None;
+    with_source(1, |machine, simulation, _| {
+        let mut old_places = None;
         for round in 1..=3 {
-            if cpu == CpuId::BOOT {
-                *lock(&SHARED) = Some(allocate_unit().unwrap());
-            }
-            step.wait();
-            let handle = lock(&SHARED).unwrap();
-            let address = copy(handle, cpu) as usize;
-            let frame = simulation.frame_at(address);
-            // SAFETY: this CPU's copy, which only this CPU touches until the next barrier.
-            unsafe {
-                assert_eq!(copy(handle, cpu).read_volatile(), 0, "round {round}");
-                copy(handle, cpu).write_volatile(round);
-            }
-            assert_eq!(simulation.byte_in_frame(frame, address), round, "the write reaches the new frame");
-            if let Some((old_address, old_frame)) = old_place {
+            let handle = machine.run(1, |_| allocate_unit().unwrap())[0];
+            let places = machine.run(NR_CPUS, |cpu| {
+                let address = copy(handle, cpu) as usize;
+                // SAFETY: this CPU's copy, which only this CPU touches.
+                unsafe {
+                    assert_eq!(copy(handle, cpu).read_volatile(), 0, "round {round} on {cpu:?}");
+                    copy(handle, cpu).write_volatile(round);
+                }
+                let frame = simulation.frame_at(address);
+                assert_eq!(simulation.byte_in_frame(frame, address), round, "the write reaches the new frame");
+                (address, frame)
+            });
+            for (&(address, frame), &(old_address, old_frame)) in places.iter().zip(old_places.iter().flatten()) {
                 assert_eq!(address, old_address);
                 assert_ne!(frame, old_frame);
                 assert_eq!(simulation.byte_in_frame(old_frame, address), POISON, "nothing reaches the old frame");
             }
-            old_place = Some((address, frame));
-            step.wait();
-            if cpu == CpuId::BOOT {
-                free_unit(handle);
-                assert_eq!(simulation.nr_used_frames(), simulation.nr_tables());
-            }
-            step.wait();
+            old_places = Some(places);
+            machine.run(1, |_| free_unit(handle));
+            assert_eq!(simulation.nr_used_frames(), simulation.nr_tables());
         }
     });
 }
 
 #[test]
 fn several_cpus_map_and_unmap_chunks_at_once() {
-    with_source(NR_CPUS, 4, |cpu, _, source| {
+    with_source(4, |machine, _, source| {
         let layout = layout();
-        for _ in 0..30 {
-            let memory = source.allocate(&layout).unwrap();
-            // SAFETY: this CPU's chunk.
-            unsafe {
-                memory.write_bytes(cpu.index() as u8 + 1, layout.size_bytes());
-                std::thread::yield_now();
-                let bytes = NonNull::slice_from_raw_parts(memory, layout.size_bytes());
-                assert!(bytes.as_ref().iter().all(|&byte| byte == cpu.index() as u8 + 1), "nobody else has this chunk");
-                source.release(memory, &layout);
+        machine.run(NR_CPUS, |cpu| {
+            for _ in 0..30 {
+                let memory = source.allocate(&layout).unwrap();
+                // SAFETY: this CPU's chunk.
+                unsafe {
+                    memory.write_bytes(cpu.index() as u8 + 1, layout.size_bytes());
+                    std::thread::yield_now();
+                    let bytes = NonNull::slice_from_raw_parts(memory, layout.size_bytes());
+                    assert!(bytes.as_ref().iter().all(|&byte| byte == cpu.index() as u8 + 1), "nobody else has this chunk");
+                    source.release(memory, &layout);
+                }
             }
-        }
+        });
         assert_eq!(source.last_failure(), None);
     });
 }
 
 #[test]
 fn a_full_range_is_no_memory() {
-    with_source(1, 2, |_, _, source| {
+    on_boot_cpu(2, |_, source| {
         let (first, second) = (allocate_unit().unwrap(), allocate_unit().unwrap());
         assert_eq!(allocate_unit(), Err(AllocError::SourceExhausted { chunk_bytes: layout().size_bytes() }));
         assert_eq!(source.last_failure(), Some(PagedFailure::RangeFull));
@@ -571,7 +570,7 @@ fn a_full_range_is_no_memory() {
 
 #[test]
 fn no_more_chunks_than_a_source_can_count_are_mapped() {
-    with_source(1, 1, |_, simulation, _| {
+    on_boot_cpu(1, |simulation, _| {
         let layout = AreaLayout::new(1, DEFAULT_UNIT_BYTES).unwrap();
         let source = simulation.source(0, 1 << 30, &layout).unwrap();
         assert_eq!(source.capacity(), 4096);
@@ -586,7 +585,7 @@ fn no_more_chunks_than_a_source_can_count_are_mapped() {
 
 #[test]
 fn what_somebody_else_mapped_is_left_alone() {
-    with_source(1, 2, |_, simulation, source| {
+    on_boot_cpu(2, |simulation, source| {
         let foreign_page = Page::containing_address(VirtAddr::new((simulation.middle + 5 * PAGE_BYTES) as u64));
         let mut frame = simulation.take_frame(None, true);
         struct Tables(&'static Simulation);
@@ -616,7 +615,7 @@ fn what_somebody_else_mapped_is_left_alone() {
 
 #[test]
 fn a_place_that_somebody_else_tampered_with_is_not_used_again() {
-    with_source(1, 2, |_, simulation, source| {
+    on_boot_cpu(2, |simulation, source| {
         let memory = source.allocate(&layout()).unwrap();
         let stolen_page = Page::containing_address(VirtAddr::new(memory.as_ptr().addr() as u64 + 3 * PAGE_BYTES as u64));
         let (frame, flush) = simulation.with_mapper(|mapper| mapper.unmap(stolen_page)).unwrap();
@@ -637,7 +636,7 @@ fn a_place_that_somebody_else_tampered_with_is_not_used_again() {
 
 #[test]
 fn page_flags_are_the_embedders_within_reason() {
-    with_source(1, 1, |_, simulation, _| {
+    on_boot_cpu(1, |simulation, _| {
         let source = || simulation.source(0, 1 << 20, &layout()).unwrap();
         let global = DEFAULT_FLAGS | PageTableFlags::GLOBAL;
         let with_global = source().with_flags(global).unwrap();
@@ -695,7 +694,7 @@ fn bad_ranges_are_named_errors() {
 
 #[test]
 fn a_chunk_of_another_layout_is_refused() {
-    with_source(1, 1, |_, _, source| {
+    on_boot_cpu(1, |_, source| {
         assert_eq!(source.allocate(&AreaLayout::new(NR_CPUS, DEFAULT_UNIT_BYTES / 2).unwrap()), None);
         assert_eq!(source.last_failure(), Some(PagedFailure::OtherLayout));
         free_unit(allocate_unit().unwrap());

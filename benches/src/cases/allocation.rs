@@ -44,7 +44,9 @@ pub fn cases(linux_like: &'static LinuxLike) -> Vec<Case> {
         }
         // Linux's slots are 4 B each.
         let set4 = Case::new("set4_new_drop", threads, |turn| {
-            turn.sample(|| drop(black_box(CounterSet::new([0; 4]).expect("memory for counters"))))
+            turn.sample(|| {
+                black_box(&CounterSet::new([0; 4]).expect("memory for counters"));
+            })
         });
         cases.push(set4.with_baseline(|turn| turn.sample(|| theirs(linux_like, 16, 4))));
     }
