@@ -7,7 +7,7 @@ use common::machine;
 use core::cell::Cell;
 use core::num::NonZeroUsize;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use pcpu::alloc::{self, AllocError, AllocFlags, Heap, Paged, PagedError, PagedFailure, Paging, Source};
 use pcpu::host::Machine;
 use pcpu::{AreaLayout, CpuId, DEFAULT_UNIT_BYTES, PerCpuBox, Zeroable, per_cpu};
@@ -106,6 +106,8 @@ struct Simulation {
     middle: usize,
     /// Calls for frames fail when it reaches 0.
     calls_left: AtomicUsize,
+    /// Whenever a page table is missing, another CPU makes it before the one that asks has its frame.
+    another_cpu_makes_tables: AtomicBool,
 }
 
 struct Tables {
@@ -113,6 +115,8 @@ struct Tables {
     entries: BTreeMap<u64, u64>,
     /// Frames of the page tables by level, and by the page number's part that leads to them.
     tables: BTreeMap<(u32, u64), u64>,
+    /// The one that could not be made last.
+    missing: Option<(u32, u64)>,
     /// Pages that the TLB knows, rightly or no longer.
     in_tlb: BTreeSet<u64>,
     log: Log,
@@ -179,11 +183,12 @@ impl Mapper<Size4KiB> for Tables {
     ) -> Result<MapperFlush<Size4KiB>, MapToError<Size4KiB>> {
         let page_number = number_of(page);
         for level in [3, 2, 1] {
-            let index = page_number >> (9 * level);
-            if !self.tables.contains_key(&(level, index)) {
+            let place = (level, page_number >> (9 * level));
+            if !self.tables.contains_key(&place) {
+                self.missing = Some(place);
                 let table = frames.allocate_frame().ok_or(MapToError::FrameAllocationFailed)?.start_address().as_u64() / PAGE_BYTES as u64;
                 note(self.log, Event::MadeTable { frame: table });
-                self.tables.insert((level, index), table);
+                self.tables.insert(place, table);
             }
         }
         if self.entries.contains_key(&page_number) {
@@ -232,7 +237,7 @@ impl Simulation {
         let memory: &File = Box::leak(Box::new(memory));
         let log: Log = Box::leak(Box::default());
         let addresses = host_map(0, 3 << 30, None);
-        let tables = Tables { entries: BTreeMap::new(), tables: BTreeMap::new(), in_tlb: BTreeSet::new(), log, memory };
+        let tables = Tables { entries: BTreeMap::new(), tables: BTreeMap::new(), missing: None, in_tlb: BTreeSet::new(), log, memory };
         Box::leak(Box::new(Simulation {
             tables: Mutex::new(tables),
             free: Mutex::new((1..=NR_FRAMES as u64).collect()),
@@ -240,6 +245,7 @@ impl Simulation {
             memory,
             middle: (addresses + (1 << 30)).next_multiple_of(1 << 30),
             calls_left: AtomicUsize::new(usize::MAX),
+            another_cpu_makes_tables: AtomicBool::new(false),
         }))
     }
 
@@ -273,7 +279,7 @@ impl Simulation {
         assert!(tables.entries.is_empty());
         let freed = core::mem::take(&mut tables.tables);
         lock(&self.free).extend(freed.values());
-        check_log(&self.take_log());
+        check_log(&core::mem::take(&mut *lock(self.log)));
     }
 
     /// The frame that an address is mapped to by the page tables, whatever the TLB says.
@@ -286,10 +292,6 @@ impl Simulation {
         let mut byte = [0];
         self.memory.read_exact_at(&mut byte, frame * PAGE_BYTES as u64 + (address % PAGE_BYTES) as u64).unwrap();
         byte[0]
-    }
-
-    fn take_log(&self) -> Vec<Event> {
-        core::mem::take(&mut *lock(self.log))
     }
 }
 
@@ -311,6 +313,13 @@ unsafe impl Paging for &'static Simulation {
     }
 
     fn allocate_table_frame(&self, near: Option<CpuId>) -> Option<PhysFrame> {
+        if self.another_cpu_makes_tables.load(Ordering::Relaxed) {
+            let frame = self.take_frame(None, true)?.start_address().as_u64() / PAGE_BYTES as u64;
+            let mut tables = lock(&self.tables);
+            let place = tables.missing.expect("a table is missing");
+            tables.tables.insert(place, frame);
+            note(self.log, Event::MadeTable { frame });
+        }
         self.take_frame(near, true)
     }
 
@@ -409,10 +418,10 @@ fn each_units_pages_and_page_tables_are_asked_for_its_cpu() {
     on_boot_cpu(1, |simulation, source| {
         let layout = layout();
         let memory = source.allocate(&layout).unwrap();
-        let log = simulation.take_log();
+        let log = lock(simulation.log).clone();
         let first_page = (memory.as_ptr().addr() / PAGE_BYTES) as u64;
         let (mut asked_for, mut tables) = (BTreeMap::new(), Vec::new());
-        for event in log.iter().copied() {
+        for event in log {
             match event {
                 Event::Allocated { frame, near, is_table } => {
                     asked_for.insert(frame, near);
@@ -437,7 +446,6 @@ fn each_units_pages_and_page_tables_are_asked_for_its_cpu() {
         assert_eq!(tables, [on(0), on(0), on(0), on(1), on(1)]);
         // SAFETY: allocated above.
         unsafe { source.release(memory, &layout) };
-        lock(simulation.log).splice(0..0, log);
     });
 }
 
@@ -452,7 +460,8 @@ fn chunks_go_back_in_the_order_unmap_flush_free() {
         unsafe { source.release(memory, &layout) };
         let first_page = (memory.as_ptr().addr() / PAGE_BYTES) as u64;
         // Unmaps, a flush, frees; and again, until all of the chunk is gone.
-        let mut log = lock(simulation.log)[before..].to_vec().into_iter().peekable();
+        let log = lock(simulation.log).clone();
+        let mut log = log[before..].iter().copied().peekable();
         let mut next_page = first_page;
         while log.peek().is_some() {
             let mut unmapped = Vec::new();
@@ -552,6 +561,17 @@ fn several_cpus_map_and_unmap_chunks_at_once() {
             }
         });
         assert_eq!(source.last_failure(), None);
+    });
+}
+
+#[test]
+fn a_page_table_that_another_cpu_made_meanwhile_costs_no_frame() {
+    on_boot_cpu(1, |simulation, _| {
+        simulation.another_cpu_makes_tables.store(true, Ordering::Relaxed);
+        let handle = allocate_unit().unwrap();
+        assert_eq!(simulation.nr_tables(), 5);
+        assert_eq!(simulation.nr_used_frames(), nr_pages(&layout()) + 5);
+        free_unit(handle);
     });
 }
 

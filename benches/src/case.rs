@@ -32,6 +32,8 @@ pub struct Case {
     pub measure: Measure,
     /// The same with the allocator that works as Linux's does.
     pub baseline: Option<Measure>,
+    /// The baseline's own row, for a case of one row.
+    pub baseline_row: Option<String>,
 }
 
 impl Case {
@@ -44,11 +46,17 @@ impl Case {
             operations: Operations::Calibrated,
             measure: Box::new(measure),
             baseline: None,
+            baseline_row: None,
         }
     }
 
     pub fn with_baseline(self, baseline: impl Fn(&Turn<'_>) -> Vec<Sample> + Send + Sync + 'static) -> Self {
         Case { baseline: Some(Box::new(baseline)), ..self }
+    }
+
+    /// Whether a row of it is called so, in part.
+    pub fn has_row(&self, part: &str) -> bool {
+        self.rows.iter().chain(&self.baseline_row).any(|name| name.contains(part))
     }
 }
 

@@ -56,7 +56,7 @@ fn run(options: &Options) -> Result<()> {
     let linux_like: &'static LinuxLike = Box::leak(Box::new(LinuxLike::new(nr_possible, LINUX_UNIT_BYTES)));
 
     let mut cases = cases::all(&machine, nr_possible, linux_like);
-    cases.retain(|case| case.threads <= cores.len() && case.rows.iter().any(|name| name.contains(&options.filter)));
+    cases.retain(|case| case.threads <= cores.len() && case.has_row(&options.filter));
     if cases.is_empty() {
         return Ok(());
     }

@@ -26,7 +26,7 @@ struct Plan {
     fixed_baseline: usize,
 }
 
-const FULL: Plan = Plan { calibrated: 101, fixed: 31, fixed_baseline: 3 };
+const FULL: Plan = Plan { calibrated: 61, fixed: 31, fixed_baseline: 3 };
 const QUICK: Plan = Plan { calibrated: 5, fixed: 1, fixed_baseline: 1 };
 
 impl Plan {
@@ -50,8 +50,10 @@ impl Plan {
 struct Series {
     ns: Vec<f64>,
     ratios: Vec<f64>,
-    baseline_ns: Vec<f64>,
 }
+
+/// A row's series and its baseline's.
+type Pair = [Series; 2];
 
 /// Where the threads of all cases take their turns.
 struct Floor<'a> {
@@ -117,8 +119,8 @@ impl Floor<'_> {
     }
 
     /// All rounds, as one of the threads sees them. The first thread has the results.
-    fn rounds(&self, thread: usize, plan: &Plan) -> Vec<Vec<Series>> {
-        let mut series: Vec<Vec<_>> = self.cases.iter().map(|case| case.rows.iter().map(|_| Series::default()).collect()).collect();
+    fn rounds(&self, thread: usize, plan: &Plan) -> Vec<Vec<Pair>> {
+        let mut series: Vec<Vec<_>> = self.cases.iter().map(|case| case.rows.iter().map(|_| Pair::default()).collect()).collect();
         let total = self.cases.iter().map(|case| plan.rounds(case)).sum();
         let mut done = 0;
         for round in 0..plan.calibrated.max(plan.fixed) {
@@ -129,8 +131,10 @@ impl Floor<'_> {
                 done += 1;
                 let samples = self.turn(thread, index, false);
                 let baseline = if plan.has_baseline(case, round) { self.turn(thread, index, true) } else { None };
-                for (row, sample) in samples.iter().flatten().enumerate() {
-                    series[index][row].push(*sample, baseline.as_ref().map(|baseline| baseline[row]));
+                for (which, samples) in [samples, baseline].into_iter().enumerate() {
+                    for (row, sample) in samples.into_iter().flatten().enumerate() {
+                        series[index][row][which].push(sample);
+                    }
                 }
             }
         }
@@ -139,10 +143,25 @@ impl Floor<'_> {
 }
 
 impl Series {
-    fn push(&mut self, sample: Sample, baseline: Option<Sample>) {
+    fn push(&mut self, sample: Sample) {
         self.ns.push(sample.ns);
         self.ratios.push(sample.ns / sample.gs_add_ns);
-        self.baseline_ns.extend(baseline.map(|baseline| baseline.ns));
+    }
+
+    /// The row, or `None` if nothing was measured.
+    fn row(&self, name: &str, threads: usize, baseline: Option<&Series>) -> Option<Row> {
+        let ns = best(&self.ns)?;
+        let baseline_ns = baseline.and_then(|baseline| best(&baseline.ns));
+        Some(Row {
+            name: name.to_owned(),
+            threads,
+            possible_cpus: pcpu::CpuId::possible().len(),
+            ns,
+            median_ns: median(&self.ns)?,
+            ratio_to_gs_add: median(&self.ratios)?,
+            baseline_ns,
+            speedup: baseline_ns.map(|baseline_ns| baseline_ns / ns),
+        })
     }
 }
 
@@ -163,25 +182,14 @@ pub fn run(machine: &Machine, cores: &[CoreId], cases: &[Case], quick: bool) -> 
         floor.calibrate(cpu.index());
         floor.rounds(cpu.index(), &plan)
     });
-    let measured = measured.swap_remove(0);
-    let possible_cpus = pcpu::CpuId::possible().len();
-    let rows = cases.iter().zip(&measured).flat_map(|(case, series)| {
-        case.rows.iter().zip(series).map(move |(name, series)| {
-            let ns = best(&series.ns).unwrap_or(f64::NAN);
-            let baseline_ns = best(&series.baseline_ns);
-            Row {
-                name: name.clone(),
-                threads: case.threads,
-                possible_cpus,
-                ns,
-                median_ns: median(&series.ns).unwrap_or(f64::NAN),
-                ratio_to_gs_add: median(&series.ratios).unwrap_or(f64::NAN),
-                baseline_ns,
-                speedup: baseline_ns.map(|baseline_ns| baseline_ns / ns),
-            }
-        })
-    });
-    rows.collect()
+    let mut rows = Vec::new();
+    for (case, pairs) in cases.iter().zip(measured.swap_remove(0)) {
+        for (name, [series, baseline]) in case.rows.iter().zip(&pairs) {
+            rows.extend(series.row(name, case.threads, Some(baseline)));
+            rows.extend(case.baseline_row.as_ref().and_then(|name| baseline.row(name, case.threads, None)));
+        }
+    }
+    rows
 }
 
 /// The word that `gs_add` adds to. Never freed.

@@ -359,13 +359,17 @@ pub fn prefill(size_bytes: usize, align_bytes: usize, nr: usize) -> Result<(), A
     attempt_or_grow(&layout, AllocFlags::PROCESS, |central| {
         let magazine = ThisCpu::of(class);
         magazine.reserve(nr);
-        while magazine.stocked() < nr {
-            let handle = central.refill(class, magazine, nr - magazine.stocked() - 1)?;
+        loop {
+            // Once, since an NMI may take and put in between.
+            let stocked = magazine.stocked();
+            if stocked >= nr {
+                return Some(());
+            }
+            let handle = central.refill(class, magazine, nr - stocked - 1)?;
             if !magazine.put_into_any(handle) {
                 central.put_freed(class, handle);
             }
         }
-        Some(())
     })
     .map_err(failed)
 }

@@ -23,9 +23,10 @@ const HIT: &[Plan<'static, Objects>] = &[
 const MISS: &[Plan<'static, Objects>] = &[
     Plan::Single { at_most: SAMPLE, injections: NEVER_WAITING },
     Plan::Single { at_most: SAMPLE, injections: WAITING },
-    Plan::Storm { spacing: 1, injections: NEVER_WAITING },
-    Plan::Storm { spacing: 7, injections: NEVER_WAITING },
-    Plan::Storm { spacing: 3, injections: WAITING },
+    Plan::Storm { spacing: 1, injections: ON_HITS },
+    Plan::Storm { spacing: 7, injections: ON_HITS },
+    Plan::Storm { spacing: 101, injections: NEVER_WAITING },
+    Plan::Storm { spacing: 103, injections: WAITING },
 ];
 
 fn allocate(world: &Objects, explorer: &mut Explorer<'_, Objects>) {

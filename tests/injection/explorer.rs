@@ -3,7 +3,7 @@
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use core::{fmt, mem, ptr, slice};
+use core::{fmt, ptr, slice};
 use std::io::{Cursor, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Once, OnceLock};
@@ -255,9 +255,12 @@ fn run<W: World>(name: &str, plan: Option<&Plan<'_, W>>, length: &mut Length, ca
     let world = W::new();
     let mut explorer = Explorer { name, plan, world: &world, length: *length, nr_injected: 0, went_well: true };
     case(&world, &mut explorer);
-    let went_well = explorer.went_well;
-    *length = explorer.length;
+    let Explorer { went_well, nr_injected, length: measured, .. } = explorer;
+    *length = measured;
     world.finish(Shared::get().nr_schedules.load(Ordering::Relaxed));
+    if nr_injected > 0 {
+        exit_schedule(went_well);
+    }
     went_well
 }
 

@@ -15,7 +15,9 @@ fn in_handler(f: impl FnOnce()) {
 }
 
 fn allocate(world: &Objects, nr: usize, flags: AllocFlags) {
-    (0..nr).for_each(|_| drop(world.allocate(flags)));
+    for _ in 0..nr {
+        world.allocate(flags);
+    }
 }
 
 fn free(world: &Objects, nr: usize) {

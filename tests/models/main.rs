@@ -1,1 +1,11 @@
+//! Models of the protocols: small enough to try every interleaving, each also in variants that must fail.
+//!
+//! `checker` interleaves whole instructions, in every order, with a move to the other CPU before each; `ordering` has loom try what the
+//! memory model allows.
 
+#![allow(missing_docs, reason = "a test binary")]
+
+mod checker;
+mod magazine;
+mod ordering;
+mod slots;

@@ -22,6 +22,7 @@ fn numbers_out_of_range_are_refused() {
     assert_one_line(&["forkbomb", "--cpus", "0"], "0 is not in 1..=255");
     assert_one_line(&["forkbomb", "--cpus", "256"], "256 is not in 1..=255");
     assert_one_line(&["forkbomb", "--cpus", "2,-1"], "-1");
+    assert_one_line(&["bench", "--possible-cpus", "1"], "1 is not in 2..=1024");
     for seconds in ["0", "NaN", "-inf", "soon", ""] {
         assert_one_line(&["forkbomb", "--seconds", seconds], "seconds");
     }
@@ -46,7 +47,7 @@ fn a_json_path_that_cannot_be_written_is_refused() {
 
 #[test]
 fn help_is_printed_and_no_failure() {
-    for arguments in [&["--help"][..], &["forkbomb", "--help"], &["test", "--help"]] {
+    for arguments in [&["--help"][..], &["bench", "--help"], &["forkbomb", "--help"], &["test", "--help"]] {
         let output = xtask(arguments);
         assert!(output.status.success() && output.stderr.is_empty());
         assert!(String::from_utf8_lossy(&output.stdout).contains("Usage: cargo xtask"));

@@ -23,6 +23,8 @@ mod interrupts;
 #[cfg(pcpu_kernel)]
 mod memory;
 #[cfg(pcpu_kernel)]
+mod paged;
+#[cfg(pcpu_kernel)]
 mod statics;
 #[cfg(pcpu_kernel)]
 mod ticker;
@@ -33,16 +35,16 @@ mod tokens;
 mod kernel {
     use pcpu_boot::BootInfo;
 
-    use crate::{areas, counters, harness, interrupts, memory, statics, tokens};
+    use crate::{areas, counters, harness, interrupts, memory, paged, statics, tokens};
 
     pcpu_boot::entry!(main);
 
-    const UNIT_BYTES: usize = 128 * 1024;
+    pub const UNIT_BYTES: usize = 128 * 1024;
 
     fn main(boot: &'static BootInfo) -> ! {
         areas::before_init();
         pcpu_boot::smp::start(boot, UNIT_BYTES);
         pcpu::alloc::set_source(&pcpu::alloc::Heap);
-        harness::run(boot.command_line, &[areas::CASES, statics::CASES, tokens::CASES, interrupts::CASES, memory::CASES, counters::CASES])
+        harness::run(boot.command_line, &[areas::CASES, statics::CASES, tokens::CASES, interrupts::CASES, memory::CASES, paged::CASES, counters::CASES])
     }
 }
