@@ -138,7 +138,7 @@ impl Central {
                 taken = Some(handle);
                 true
             }
-            Some(_) => magazine.put_into_any(handle),
+            Some(_) => magazine.stock(handle),
         });
         if this.nr_free == 0 {
             // SAFETY: it is on the list as long as it has free objects; no reference is held.

@@ -61,9 +61,17 @@ impl Block {
     /// The objects of a class that the block can hold, as a bitmap, and how many they are.
     fn usable(&self, chunk: &Chunk, class: Class) -> ([u64; WORDS], u32) {
         let start = self.first_handle.wrapping_sub(chunk.first_handle);
+        let nr_objects = BLOCK_BYTES / class.bytes();
         let mut bits = [0; WORDS];
+        if start >= chunk.static_bytes && start + BLOCK_BYTES <= chunk.unit_bytes && !chunk.covers_zero(start, BLOCK_BYTES) {
+            // The usual case, and not worth a loop over the objects.
+            for (index, word) in bits.iter_mut().enumerate().take(nr_objects.div_ceil(64)) {
+                *word = u64::MAX >> (64 - (nr_objects - index * 64).min(64));
+            }
+            return (bits, nr_objects as u32);
+        }
         let mut nr = 0;
-        for index in 0..BLOCK_BYTES / class.bytes() {
+        for index in 0..nr_objects {
             let from = start + index * class.bytes();
             if from >= chunk.static_bytes && from + class.bytes() <= chunk.unit_bytes && !chunk.covers_zero(from, class.bytes()) {
                 bits[index / 64] |= 1 << (index % 64);

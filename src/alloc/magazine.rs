@@ -104,9 +104,9 @@ impl ThisCpu {
         Var::new(unsafe { Handle::new(NonZeroUsize::new_unchecked(address)) })
     }
 
-    /// Takes an object: the hit path. `None` if the cell under the hint is empty or was changed meanwhile.
+    /// Takes the object under the hint, if there is one and nobody changes the cell meanwhile.
     #[inline(always)]
-    pub(super) fn take(self) -> Option<NonZeroUsize> {
+    fn take_under_hint(self) -> Option<NonZeroUsize> {
         let index = magazine_field!(self, hint).get().wrapping_sub(1);
         if index >= CELLS {
             return None;
@@ -117,46 +117,62 @@ impl ThisCpu {
             return None;
         }
         magazine_field!(self, hint).set(index);
+        Some(handle)
+    }
+
+    /// Puts a free object under the hint, if there is room and nobody changes the cell meanwhile.
+    #[inline(always)]
+    fn put_under_hint(self, handle: NonZeroUsize) -> bool {
+        let index = magazine_field!(self, hint).get();
+        if index >= magazine_field!(self, capacity).get() || self.cell(index).compare_exchange(0, handle.get()).is_err() {
+            return false;
+        }
+        magazine_field!(self, hint).set(index + 1);
+        true
+    }
+
+    /// Takes an object for a user: the hit path.
+    #[inline(always)]
+    pub(super) fn take(self) -> Option<NonZeroUsize> {
+        let handle = self.take_under_hint()?;
         magazine_field!(self, allocated).inc();
         Some(handle)
     }
 
-    /// Puts a free object: the hit path. `false` if there is no room under the hint.
+    /// Puts an object that a user freed: the hit path. `false` if there is no room under the hint.
     #[inline(always)]
     pub(super) fn put(self, handle: NonZeroUsize) -> bool {
-        let index = magazine_field!(self, hint).get();
-        if index >= magazine_field!(self, capacity).get() {
-            return false;
+        let put = self.put_under_hint(handle);
+        if put {
+            magazine_field!(self, freed).inc();
         }
-        if self.cell(index).compare_exchange(0, handle.get()).is_err() {
-            return false;
-        }
-        magazine_field!(self, hint).set(index + 1);
-        magazine_field!(self, freed).inc();
-        true
+        put
     }
 
-    /// Takes from any cell, for when the hint was wrong. Does not count.
-    pub(super) fn take_from_any(self) -> Option<NonZeroUsize> {
-        (0..CELLS).rev().find_map(|index| {
-            let cell = self.cell(index);
-            let handle = NonZeroUsize::new(cell.get())?;
-            cell.compare_exchange(handle.get(), 0).ok()?;
-            magazine_field!(self, hint).set(index);
-            Some(handle)
+    /// Takes an object wherever there is one: the hint may be wrong. Does not count.
+    pub(super) fn unstock(self) -> Option<NonZeroUsize> {
+        self.take_under_hint().or_else(|| {
+            (0..CELLS).rev().find_map(|index| {
+                let cell = self.cell(index);
+                let handle = NonZeroUsize::new(cell.get())?;
+                cell.compare_exchange(handle.get(), 0).ok()?;
+                magazine_field!(self, hint).set(index);
+                Some(handle)
+            })
         })
     }
 
-    /// Puts into any cell in use, for when the hint was wrong. Does not count.
-    pub(super) fn put_into_any(self, handle: NonZeroUsize) -> bool {
-        let capacity = magazine_field!(self, capacity).get().min(CELLS);
-        (0..capacity).any(|index| {
-            let put = self.cell(index).compare_exchange(0, handle.get()).is_ok();
-            if put {
-                magazine_field!(self, hint).set(index + 1);
-            }
-            put
-        })
+    /// Puts a free object wherever there is room: the hint may be wrong. Does not count.
+    pub(super) fn stock(self, handle: NonZeroUsize) -> bool {
+        self.put_under_hint(handle)
+            || (0..self.capacity()).any(|index| {
+                let cell = self.cell(index);
+                let put = cell.get() == 0 && cell.compare_exchange(0, handle.get()).is_ok();
+                if put {
+                    magazine_field!(self, hint).set(index + 1);
+                }
+                put
+            })
     }
 
     /// Counts an object that was given to a user by other means than `take`.

@@ -242,7 +242,7 @@ fn allocate_overaligned(size_bytes: usize, align_bytes: usize, flags: AllocFlags
 #[inline(never)]
 fn allocate_missed(class: Class, flags: AllocFlags) -> Result<NonZeroUsize, AllocError> {
     let magazine = ThisCpu::of(class);
-    let handle = match magazine.take_from_any() {
+    let handle = match magazine.unstock() {
         Some(handle) => handle,
         None => check_request(class.bytes(), 1)
             .and_then(|layout| {
@@ -264,7 +264,7 @@ fn allocate_missed(class: Class, flags: AllocFlags) -> Result<NonZeroUsize, Allo
 fn free_missed(class: Class, handle: NonZeroUsize) {
     let magazine = ThisCpu::of(class);
     magazine.count_freed();
-    if magazine.put_into_any(handle) {
+    if magazine.stock(handle) {
         return;
     }
     let interrupts_were_on = arch::irqs_are_on();
@@ -274,10 +274,10 @@ fn free_missed(class: Class, handle: NonZeroUsize) {
         let magazine = ThisCpu::of(class);
         magazine.count_flush(class, CpuId::possible().len());
         for _ in 0..magazine.capacity() / 2 {
-            let Some(stocked) = magazine.take_from_any() else { break };
+            let Some(stocked) = magazine.unstock() else { break };
             central.put_freed(class, stocked);
         }
-        if !magazine.put_into_any(handle) {
+        if !magazine.stock(handle) {
             central.put_freed(class, handle);
         }
         // Sources are not to be called in interrupt context.
@@ -366,7 +366,7 @@ pub fn prefill(size_bytes: usize, align_bytes: usize, nr: usize) -> Result<(), A
                 return Some(());
             }
             let handle = central.refill(class, magazine, nr - stocked - 1)?;
-            if !magazine.put_into_any(handle) {
+            if !magazine.stock(handle) {
                 central.put_freed(class, handle);
             }
         }
@@ -381,7 +381,7 @@ pub fn drain_this_cpu() {
     CENTRAL.with(|central| {
         central.take_overflows();
         for class in Class::all() {
-            while let Some(handle) = ThisCpu::of(class).take_from_any() {
+            while let Some(handle) = ThisCpu::of(class).unstock() {
                 central.put_freed(class, handle);
             }
         }

@@ -48,7 +48,7 @@ pub enum Plan<'a, W> {
 }
 
 /// The longest operation of which `Plan::Sequence` tries all gaps.
-const SHORT: usize = 40;
+const SHORT: usize = 24;
 
 /// How many instructions that refer to GS `Plan::Sequence` looks at: more than a hit has, so that a miss that comes of it is tried too.
 const NR_SEQUENCED: usize = 8;
@@ -202,9 +202,12 @@ impl<W> Explorer<'_, W> {
                     !is_tried || injections.iter().all(|injection| self.branch(gap, injection))
                 }
                 Some(&Plan::Sequence { injections }) => {
-                    let is_tried = nr_instructions <= SHORT || gap.is_before_gs() && seen.nr_marked <= NR_SEQUENCED;
+                    let is_tried = nr_instructions <= SHORT || gap.is_before_gs();
                     // A schedule in the middle of the sequence goes on, and branches itself.
-                    !is_tried || self.branch(gap, &injections[self.nr_injected]) || self.went_well && self.nr_injected < injections.len()
+                    let goes_on = !is_tried
+                        || self.branch(gap, &injections[self.nr_injected])
+                        || self.went_well && self.nr_injected < injections.len();
+                    goes_on && seen.nr_marked <= NR_SEQUENCED
                 }
                 Some(&Plan::Storm { spacing, injections }) => {
                     if gap.nr.is_multiple_of(spacing) {

@@ -7,5 +7,6 @@
 
 mod checker;
 mod magazine;
+
 mod ordering;
 mod slots;
