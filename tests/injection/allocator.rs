@@ -165,8 +165,7 @@ fn while_cpu_2_holds_the_lock(f: impl FnOnce()) {
 
 #[test]
 fn a_free_while_the_allocator_is_locked_can_be_disturbed_after_every_instruction() {
-    let plans =
-        [Plan::Single { at_most: 4 * SAMPLE, injections: NEVER_WAITING }, Plan::Storm { spacing: 1, injections: NEVER_WAITING }];
+    let plans = [Plan::Single { at_most: 4 * SAMPLE, injections: NEVER_WAITING }, Plan::Storm { spacing: 1, injections: NEVER_WAITING }];
     prove("free_clean, locked by another CPU", &plans, |world, explorer| {
         world.stock(SIZE, [32, 32, 8], 40);
         while_cpu_2_holds_the_lock(|| free_clean(world, explorer));

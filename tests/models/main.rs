@@ -7,6 +7,5 @@
 
 mod checker;
 mod magazine;
-
 mod ordering;
 mod slots;

@@ -45,6 +45,9 @@ mod kernel {
         areas::before_init();
         pcpu_boot::smp::start(boot, UNIT_BYTES);
         pcpu::alloc::set_source(&pcpu::alloc::Heap);
-        harness::run(boot.command_line, &[areas::CASES, statics::CASES, tokens::CASES, interrupts::CASES, memory::CASES, paged::CASES, counters::CASES])
+        harness::run(
+            boot.command_line,
+            &[areas::CASES, statics::CASES, tokens::CASES, interrupts::CASES, memory::CASES, paged::CASES, counters::CASES],
+        )
     }
 }
