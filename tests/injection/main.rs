@@ -12,7 +12,6 @@ mod explorer;
 mod injections;
 mod objects;
 mod plain_stores;
-
 mod pool;
 mod stepper;
 

@@ -143,7 +143,10 @@ fn explore_put(write: Write, injections: &[Injection<Handles>]) -> Result<Explor
         let handle = world.any().expect("some are in use");
         world.in_use[handle - 1].set(false);
         let put = explorer.step(|| put(write, handle));
-        world.in_use[handle - 1].set(!put);
+        // Once it is in a cell somebody else may have taken it already.
+        if !put {
+            world.in_use[handle - 1].set(true);
+        }
     };
     on_boot_cpu(|| explore("put", &[Plan::Single { at_most: usize::MAX, injections }], case))
 }
