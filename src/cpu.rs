@@ -192,6 +192,17 @@ impl CpuMask {
         .map(CpuId::from_index)
     }
 
+    /// How many CPUs [`iter`](Self::iter) visits. O(1).
+    pub(crate) fn nr_cpus(&self) -> usize {
+        let shift = Self::group_shift();
+        let nr_possible = area::nr_possible();
+        let bits = self.0.load(Ordering::Acquire);
+        let last_group = (nr_possible - 1) >> shift;
+        let nr_missing = ((last_group + 1) << shift) - nr_possible;
+        let is_last_in = bits >> last_group & 1 == 1;
+        ((bits.count_ones() as usize) << shift) - if is_last_in { nr_missing } else { 0 }
+    }
+
     /// Forgets all CPUs, when nobody else looks.
     pub(crate) fn clear(&mut self) {
         *self.0.get_mut() = 0;

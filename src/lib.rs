@@ -27,7 +27,12 @@ mod word;
 
 pub use alloc::{AllocError, AllocFlags};
 pub use area::{AreaLayout, DEFAULT_UNIT_BYTES, InitError, InstallError, LayoutError, init, install, pcpu_install};
-pub use counter::{Batch, Counter, CounterSet};
+#[cfg(feature = "alloc")]
+pub use counter::CounterVec;
+pub use counter::{
+    Batch, Counter, CounterIndex, CounterSet, CpuChanges, EventCounter, EventWord, Explicit, HighWater, LazyCounter, LazyCounterSet,
+    LimitCounter, LimitExceeded, NESTING, NamedCounter, NamedKind, PromotionPolicy, Verdict, named_counters,
+};
 pub use cpu::{ApicMap, ApicMapError, CpuId, MAX_CPUS};
 pub use handle::{Handle, PerCpuBox, TryNewError, Zeroable};
 pub use local::Local;
@@ -43,5 +48,6 @@ pub use word::{Integer, Word};
 pub mod __private {
     pub use crate::arch::{Bytes, GsBase, Offset};
     pub use crate::area::InitRecord;
+    pub use crate::counter::SlotLines;
     pub use crate::var::{Place, Pristine, TemplateCell};
 }

@@ -318,28 +318,26 @@ impl<T> Pristine<T> {
 #[macro_export]
 macro_rules! per_cpu {
     ($($(#[$attribute:meta])* $visibility:vis static $name:ident: $type:ty = $value:expr;)*) => {$(
+        $crate::__per_cpu_place! { $visibility $name: $type = $value }
+
+        $(#[$attribute])*
+        $visibility static $name: $crate::Var<$name> = $crate::Var::new($name { _private: () });
+    )*};
+}
+
+/// A static per-CPU variable's place: a type of that name.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __per_cpu_place {
+    ($visibility:vis $name:ident: $type:ty = $value:expr) => {
         #[doc(hidden)]
         #[allow(non_camel_case_types, clippy::upper_case_acronyms, missing_debug_implementations, missing_docs)]
         $visibility struct $name {
             _private: (),
         }
 
-        $(#[$attribute])*
-        $visibility static $name: $crate::Var<$name> = $crate::Var::new($name { _private: () });
-
         const _: () = {
-            // A constant, so that the expression is evaluated anew for the template and for the pristine value.
-            #[allow(clippy::declare_interior_mutable_const)]
-            const __PCPU_VALUE: $type = $value;
-
-            #[unsafe(link_section = "pcpu_template")]
-            static __PCPU_TEMPLATE: $crate::__private::TemplateCell<$type> = $crate::__private::TemplateCell::new(__PCPU_VALUE);
-
-            static __PCPU_PRISTINE: $crate::__private::Pristine<$type> = $crate::__private::Pristine::new(__PCPU_VALUE);
-
-            #[used]
-            #[unsafe(link_section = "pcpu_init")]
-            static __PCPU_RECORD: $crate::__private::InitRecord = $crate::__private::InitRecord::new(&__PCPU_TEMPLATE, &__PCPU_PRISTINE);
+            $crate::__template! { $type = $value }
 
             // SAFETY: the template holds a value of that type, and every CPU's area has its copy at the same distance.
             unsafe impl $crate::__private::GsBase for $name {
@@ -365,7 +363,27 @@ macro_rules! per_cpu {
                 }
             }
         };
-    )*};
+    };
+}
+
+/// Puts a variable into the template, with its init record, and names it `__PCPU_TEMPLATE`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __template {
+    ($type:ty = $value:expr) => {
+        // A constant, so that the expression is evaluated anew for the template and for the pristine value.
+        #[allow(clippy::declare_interior_mutable_const)]
+        const __PCPU_VALUE: $type = $value;
+
+        #[unsafe(link_section = "pcpu_template")]
+        static __PCPU_TEMPLATE: $crate::__private::TemplateCell<$type> = $crate::__private::TemplateCell::new(__PCPU_VALUE);
+
+        static __PCPU_PRISTINE: $crate::__private::Pristine<$type> = $crate::__private::Pristine::new(__PCPU_VALUE);
+
+        #[used]
+        #[unsafe(link_section = "pcpu_init")]
+        static __PCPU_RECORD: $crate::__private::InitRecord = $crate::__private::InitRecord::new(&__PCPU_TEMPLATE, &__PCPU_PRISTINE);
+    };
 }
 
 /// A field of a per-CPU struct as a [`Var`] of its own: `field!(STATIC, path.to.field)`, or `field!(run_time => Type, path.to.field)`.

@@ -148,7 +148,9 @@ fn the_leak_report_names_the_place_of_the_call() {
 fn the_trace_hook_sees_every_allocation_and_free() {
     static SEEN: Mutex<Vec<(bool, usize, u32)>> = Mutex::new(Vec::new());
     on_boot_cpu(|| {
-        alloc::set_trace(Some(|event| SEEN.lock().unwrap().push((event.is_free, event.size_bytes, event.at.line()))));
+        alloc::set_trace(Some(|event| {
+            SEEN.lock().unwrap().push((event.kind == alloc::TraceKind::Freed, event.size_bytes, event.at.line()))
+        }));
         let line = line!() + 1;
         let handle = allocate_here();
         // SAFETY: allocated above.

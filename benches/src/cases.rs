@@ -3,6 +3,7 @@
 mod adds;
 mod allocation;
 mod hand_over;
+mod lifetimes;
 mod million;
 mod sums;
 
@@ -15,6 +16,7 @@ pub fn all(machine: &Machine, nr_possible: usize, linux_like: &'static LinuxLike
     let mut cases = adds::cases(machine);
     cases.extend(allocation::cases(linux_like));
     cases.extend(sums::cases(machine, nr_possible, linux_like));
+    cases.extend(lifetimes::cases());
     cases.push(hand_over::case(linux_like));
     if nr_possible == million::NR_POSSIBLE {
         cases.extend(million::cases(linux_like));

@@ -65,6 +65,8 @@ pub enum AllocError {
         /// What it was asked for, in bytes.
         chunk_bytes: usize,
     },
+    /// The global heap, which holds what all CPUs share of a [`CounterVec`](crate::CounterVec), has no memory.
+    HeapExhausted,
     /// The flags forbid to wait for the lock, and somebody holds it.
     WouldWait,
     /// A magazine does not hold so many objects.
@@ -94,6 +96,7 @@ impl fmt::Display for AllocError {
                 write!(f, "all chunks are full, and the memory source has no {chunk_bytes} B for another one")
             }
             AllocError::PrefillTooLong { nr, max } => write!(f, "a stock of {nr} objects, a CPU keeps at most {max} of up to 2048 B"),
+            AllocError::HeapExhausted => f.write_str("the global heap has no memory"),
             AllocError::WouldWait => f.write_str("the allocator is locked, and the flags forbid to wait"),
         }
     }

@@ -54,7 +54,9 @@ pub use error::{AllocError, AllocFlags};
 #[cfg(feature = "paged")]
 pub use paged::{Paged, PagedError, PagedFailure, Paging};
 #[cfg(feature = "robust")]
-pub use robust::{LiveObject, TraceEvent, for_each_live, set_trace};
+pub(crate) use robust::report_dropped_value;
+#[cfg(feature = "robust")]
+pub use robust::{LiveObject, TraceEvent, TraceKind, for_each_live, set_trace};
 #[cfg(feature = "alloc")]
 pub use source::Heap;
 pub use source::{Buffer, Source};

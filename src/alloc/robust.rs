@@ -90,30 +90,47 @@ impl fmt::Display for Misuse {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct TraceEvent {
-    /// Whether the object was freed; else it was allocated.
-    pub is_free: bool,
+    /// What happened to the object.
+    pub kind: TraceKind,
     /// Its handle.
     pub handle: NonZeroUsize,
     /// Its size as it was asked for, in bytes.
     pub size_bytes: usize,
-    /// Where that happened.
+    /// Where that happened; of [`TraceKind::ValueDropped`], where the object was allocated.
     pub at: &'static Location<'static>,
+}
+
+/// What happened to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TraceKind {
+    /// It was allocated.
+    Allocated,
+    /// It is about to be freed.
+    Freed,
+    /// It is a counter or a set of them, of which one is dropped that is not zero. That is legal, and often a fault.
+    ValueDropped {
+        /// Its place in the set.
+        index: usize,
+        /// Its exact value.
+        value: i64,
+    },
 }
 
 static TRACE: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Has `hook` called after each allocation and before each free, in the caller's context, without a lock; `None` ends it. In robust mode
+/// Has `hook` called after each allocation, before each free and for each value that is dropped, in the caller's context, without a lock; `None` ends it. In robust mode
 /// only. The hook must not allocate or free per-CPU objects.
 pub fn set_trace(hook: Option<fn(TraceEvent)>) {
     TRACE.store(hook.map_or(core::ptr::null_mut(), |hook| hook as *mut ()), Ordering::Release);
 }
 
-fn trace(is_free: bool, handle: NonZeroUsize, size_bytes: usize, at: Site) {
+fn trace(kind: TraceKind, handle: NonZeroUsize, size_bytes: usize, at: Site) {
     let hook = TRACE.load(Ordering::Acquire);
     if !hook.is_null() {
         // SAFETY: `set_trace` stores null or such a function.
         let hook = unsafe { core::mem::transmute::<*mut (), fn(TraceEvent)>(hook) };
-        hook(TraceEvent { is_free, handle, size_bytes, at });
+        hook(TraceEvent { kind, handle, size_bytes, at });
     }
 }
 
@@ -211,7 +228,7 @@ pub(super) fn note_allocated(handle: NonZeroUsize, size_bytes: usize) -> bool {
     });
     match noted {
         Some(Ok(())) => {
-            trace(false, handle, size_bytes, site);
+            trace(TraceKind::Allocated, handle, size_bytes, site);
             true
         }
         Some(Err(misuse)) => misuse.report(handle, size_bytes),
@@ -249,5 +266,16 @@ pub(super) fn note_freed(handle: NonZeroUsize, size_bytes: usize, is_clean: bool
     if let Some(Err(misuse)) = noted {
         misuse.report(handle, size_bytes);
     }
-    trace(true, handle, size_bytes, site);
+    trace(TraceKind::Freed, handle, size_bytes, site);
+}
+
+/// Tells the hook that a counter is dropped with a value.
+pub(crate) fn report_dropped_value(handle: NonZeroUsize, index: usize, value: i64) {
+    let record = |block: &mut Block| {
+        let index = index_in(block, handle)?;
+        Some((block.record.sizes[index] as usize, block.record.sites[index]?))
+    };
+    let known = try_long(|central| central.with_block_of(handle, record)).flatten().flatten();
+    let (size_bytes, at) = known.unwrap_or((0, Location::caller()));
+    trace(TraceKind::ValueDropped { index, value }, handle, size_bytes, at);
 }

@@ -3,16 +3,21 @@
 //! # Protocol
 //!
 //! * A slot is its CPU's running total, shifted left by one; it never moves anywhere, so a sum is the base plus the slots, without a lock.
-//! * Bit 0 of a slot, the *tag*, means "this CPU is in the mask". An add first puts its CPU into the mask, then sets the tag with a
-//!   LOCKed compare-exchange of 0 at that CPU's absolute address; tagged values change only by unlocked instructions through GS. So a
-//!   value is only ever written to a slot whose CPU is in the mask, wherever the adder migrates in between.
+//! * Bit 0 of a slot, the *tag*, means "this CPU is in the mask". Whoever finds a slot without it puts its CPU into the mask and then sets
+//!   that CPU's tag, by a LOCKed `or` at its absolute address, which changes no value wherever the caller is by then. All else that
+//!   writes to a slot is an unlocked instruction through GS; one that meets the LOCKed `or` may undo the tag, and then the CPU is put into
+//!   the mask once more.
+//! * An add that may be preempted writes to tagged slots only, by a compare-exchange. So what it adds is in a slot of a CPU in the mask,
+//!   wherever it is moved in between.
+//! * An add that is pinned writes first, by an exchange-and-add, and looks at the tag that it found: its CPU cannot change in between. Until it
+//!   has finished, a sum may miss it.
 //! * Only the CPUs in the mask are visited by a sum and by the clean-up.
 
 use core::num::NonZeroUsize;
 use core::ptr;
 use core::sync::atomic::{AtomicI64, Ordering};
 
-use crate::alloc::{self, AllocError, AllocFlags};
+use super::shared::{Batch, Shared};
 use crate::area;
 use crate::cpu::{CpuId, CpuMask};
 use crate::handle::Handle;
@@ -21,100 +26,175 @@ use crate::var::Var;
 
 const TAG: i64 = 1;
 
-/// `N` adjacent slots on every possible CPU.
-pub(super) struct Slots<const N: usize> {
-    address: NonZeroUsize,
-    touched: CpuMask,
+/// What `nr` slots need on each CPU, in bytes, and their alignment: up to eight lie in one line.
+pub(super) const fn layout(nr: usize) -> (usize, usize) {
+    let size_bytes = nr * size_of::<i64>();
+    let wanted = size_bytes.next_power_of_two();
+    (size_bytes, if wanted < area::LINE_BYTES { wanted } else { area::LINE_BYTES })
 }
 
-impl<const N: usize> Slots<N> {
-    /// A power of two, so that up to eight slots lie in one line.
-    const SIZE_BYTES: usize = N * size_of::<i64>();
-    const ALIGN_BYTES: usize = {
-        let wanted = Self::SIZE_BYTES.next_power_of_two();
-        if wanted < area::LINE_BYTES { wanted } else { area::LINE_BYTES }
-    };
+/// The slots of a static set, from the start of a line.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct SlotLines<const N: usize>([i64; N]);
 
-    #[cfg_attr(feature = "robust", track_caller)]
-    pub(super) fn new(flags: AllocFlags) -> Result<Self, AllocError> {
-        let address = alloc::allocate(Self::SIZE_BYTES, Self::ALIGN_BYTES, flags)?;
-        Ok(Slots { address, touched: CpuMask::new() })
-    }
+impl<const N: usize> SlotLines<N> {
+    /// What they start from.
+    pub const ZERO: Self = SlotLines([0; N]);
+}
 
+/// Adjacent slots on every possible CPU, and the CPUs that wrote to them.
+#[derive(Clone, Copy)]
+pub(super) struct Slots<'a> {
+    /// In template space.
+    address: usize,
+    touched: &'a CpuMask,
+}
+
+impl<'a> Slots<'a> {
+    /// # Safety
+    ///
+    /// Slots lie at that address on every possible CPU for as long as this lives, all of whose users have the same mask; they were zero
+    /// when the mask was empty.
     #[inline(always)]
-    fn slot(&self, index: usize) -> Var<Handle<i64>> {
-        debug_assert!(index < N);
-        // SAFETY: the object has `N` slots, `index` is checked by the callers, and an allocated object does not reach address 0.
-        Var::new(unsafe { Handle::new(NonZeroUsize::new_unchecked(self.address.get().wrapping_add(index * size_of::<i64>()))) })
+    pub(super) unsafe fn new(address: NonZeroUsize, touched: &'a CpuMask) -> Self {
+        Slots { address: address.get(), touched }
     }
 
-    fn slot_on(&self, cpu: CpuId, index: usize) -> &AtomicI64 {
-        let address = self.address.get().wrapping_add(index * size_of::<i64>()).wrapping_add(area::delta(cpu));
-        // SAFETY: a slot of a live object; everybody else uses single instructions or atomics of that size.
+    /// # Safety
+    ///
+    /// There is such a slot.
+    #[inline(always)]
+    unsafe fn slot(self, index: usize) -> Var<Handle<i64>> {
+        let address = self.address.wrapping_add(index * size_of::<i64>());
+        // SAFETY: the caller's promise, and neither objects nor statics reach address 0.
+        Var::new(unsafe { Handle::new(NonZeroUsize::new_unchecked(address)) })
+    }
+
+    /// # Safety
+    ///
+    /// There is such a slot.
+    unsafe fn slot_on(self, cpu: CpuId, index: usize) -> &'a AtomicI64 {
+        let address = self.address.wrapping_add(index * size_of::<i64>()).wrapping_add(area::delta(cpu));
+        // SAFETY: a slot that lives long enough; everybody else uses single instructions or atomics of that size.
         unsafe { AtomicI64::from_ptr(ptr::with_exposed_provenance_mut(address)) }
     }
 
-    /// Puts the CPU that executes this into the mask, and tags its slot. Out of line: once for each counter and CPU.
+    /// Puts the CPU that executes this into the mask, and tags its slot. Once for each counter and CPU.
+    ///
+    /// # Safety
+    ///
+    /// There is such a slot.
     #[cold]
-    fn touch(&self, index: usize) {
+    #[inline(never)]
+    unsafe fn touch(self, index: usize) {
         let cpu = CpuId::current();
         self.touched.insert(cpu);
         // If the caller moved to another CPU by now, this tags the slot of the one that is in the mask.
-        let _ = self.slot_on(cpu, index).compare_exchange(0, TAG, Ordering::AcqRel, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { self.slot_on(cpu, index) }.fetch_or(TAG, Ordering::AcqRel);
     }
 
-    /// Adds to this CPU's slot and returns its running total before and after. The caller may move to another CPU at any point.
+    /// Adds to this CPU's slot, and posts what that crosses. The caller may move to another CPU at any point.
+    ///
+    /// # Safety
+    ///
+    /// There is such a slot.
     #[inline(always)]
-    pub(super) fn add(&self, index: usize, amount: i64) -> (i64, i64) {
-        let slot = self.slot(index);
-        let mut old = slot.get();
+    pub(super) unsafe fn add(self, index: usize, amount: i64, batch: Batch, shared: &Shared) {
+        // SAFETY: the caller's promise.
+        let slot = unsafe { self.slot(index) };
+        let old = slot.get();
+        let new = old.wrapping_add(amount << 1);
+        if old & TAG == 0 || batch.is_crossed(old, new) || slot.compare_exchange(old, new).is_err() {
+            // SAFETY: the caller's promise.
+            unsafe { self.add_slowly(index, amount, batch, shared) };
+        }
+    }
+
+    /// # Safety
+    ///
+    /// There is such a slot.
+    #[cold]
+    #[inline(never)]
+    unsafe fn add_slowly(self, index: usize, amount: i64, batch: Batch, shared: &Shared) {
+        // SAFETY: the caller's promise.
+        let slot = unsafe { self.slot(index) };
         loop {
+            let old = slot.get();
             if old & TAG == 0 {
-                self.touch(index);
-                old = slot.get();
+                // SAFETY: the caller's promise.
+                unsafe { self.touch(index) };
                 continue;
             }
             let new = old.wrapping_add(amount << 1);
-            match slot.compare_exchange(old, new) {
-                Ok(_) => return (old >> 1, new >> 1),
-                Err(_) => old = slot.get(),
+            let write = || slot.compare_exchange(old, new).is_ok();
+            let added = match batch.is_crossed(old, new) {
+                true => shared.post_announced(|| write().then(|| batch.crossed(old, new))),
+                false => write(),
+            };
+            if added {
+                return;
             }
         }
     }
 
     /// The same for a caller that stays on its CPU: an unlocked exchange-and-add, which cannot fail.
+    ///
+    /// # Safety
+    ///
+    /// There is such a slot.
     #[inline(always)]
-    pub(super) fn add_pinned(&self, _pin: Pinned<'_>, index: usize, amount: i64) -> (i64, i64) {
-        let slot = self.slot(index);
-        while slot.get() & TAG == 0 {
-            self.touch(index);
+    pub(super) unsafe fn add_pinned(self, _: Pinned<'_>, index: usize, amount: i64, batch: Batch, shared: &Shared) {
+        // SAFETY: the caller's promise.
+        let new = unsafe { self.slot(index) }.add_return(amount << 1);
+        let old = new.wrapping_sub(amount << 1);
+        if old & TAG == 0 {
+            // SAFETY: the caller's promise.
+            unsafe { self.touch(index) };
         }
-        let new = slot.add_return(amount << 1);
-        (new.wrapping_sub(amount << 1) >> 1, new >> 1)
+        // In the mask by now, so whoever sees what is posted sees the CPU too.
+        if batch.is_crossed(old, new) {
+            shared.post(batch.crossed(old, new));
+        }
     }
 
     /// The total of all CPUs' slots. O(CPUs touched).
-    pub(super) fn sum(&self, index: usize) -> i64 {
-        self.touched.iter().fold(0i64, |sum, cpu| sum.wrapping_add(self.slot_on(cpu, index).load(Ordering::Relaxed) >> 1))
+    ///
+    /// # Safety
+    ///
+    /// There is such a slot.
+    pub(super) unsafe fn sum(self, index: usize) -> i64 {
+        // SAFETY: the caller's promise.
+        let total_on = |cpu| unsafe { self.slot_on(cpu, index) }.load(Ordering::Relaxed) >> 1;
+        self.touched.iter().map(total_on).fold(0, i64::wrapping_add)
     }
 
-    /// The totals of all slots, one pass over the CPUs touched.
-    pub(super) fn sum_all(&self) -> [i64; N] {
-        self.touched.iter().fold([0; N], |sums, cpu| {
-            core::array::from_fn(|index| sums[index].wrapping_add(self.slot_on(cpu, index).load(Ordering::Relaxed) >> 1))
-        })
-    }
-}
-
-impl<const N: usize> Drop for Slots<N> {
-    fn drop(&mut self) {
+    /// Adds each slot's total to `sums`, with one pass over the CPUs touched.
+    ///
+    /// # Safety
+    ///
+    /// There are that many slots.
+    pub(super) unsafe fn sum_each(self, sums: &mut [i64]) {
         for cpu in self.touched.iter() {
-            for index in 0..N {
-                self.slot_on(cpu, index).store(0, Ordering::Relaxed);
+            for (index, sum) in sums.iter_mut().enumerate() {
+                // SAFETY: the caller's promise.
+                *sum = sum.wrapping_add(unsafe { self.slot_on(cpu, index) }.load(Ordering::Relaxed) >> 1);
             }
         }
-        self.touched.clear();
-        // SAFETY: allocated with that size, owned by this alone, and zero on the CPUs that wrote, so on all.
-        unsafe { alloc::free_clean(self.address, Self::SIZE_BYTES, Self::ALIGN_BYTES) };
+    }
+
+    /// Makes all slots zero on the CPUs that wrote, and so on all.
+    ///
+    /// # Safety
+    ///
+    /// There are that many slots; nobody else uses them, and the mask is cleared before anybody does.
+    pub(super) unsafe fn clean(self, nr: usize) {
+        for cpu in self.touched.iter() {
+            for index in 0..nr {
+                // SAFETY: the caller's promise.
+                unsafe { self.slot_on(cpu, index) }.store(0, Ordering::Relaxed);
+            }
+        }
     }
 }

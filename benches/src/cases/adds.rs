@@ -5,7 +5,7 @@ use crate::turn::{Sample, Turn};
 use core::hint::black_box;
 use core::sync::atomic::{AtomicU64, Ordering};
 use pcpu::host::Machine;
-use pcpu::{Counter, CounterSet};
+use pcpu::{AllocFlags, Counter, CounterSet, EventCounter, Explicit, LazyCounterSet, LimitCounter};
 
 pcpu::per_cpu! {
     static EVENTS: u64 = 0;
@@ -26,10 +26,28 @@ fn sample(turn: &Turn<'_>, add: impl Fn(usize, i64)) -> Vec<Sample> {
     samples
 }
 
+/// Makes a counter on a CPU. It is never freed: it may be dropped on a CPU only.
+fn leak<T: Send + Sync + 'static>(machine: &Machine, make: fn() -> Result<T, pcpu::AllocError>) -> &'static T {
+    Box::leak(Box::new(machine.run(1, |_| make().expect("memory for counters")).swap_remove(0)))
+}
+
+/// No add reaches it.
+const LIMIT: u64 = 1 << 40;
+
 pub fn cases(machine: &Machine) -> Vec<Case> {
-    // Never freed: a counter may be dropped on a CPU only.
-    let counter: &Counter = Box::leak(machine.run(1, |_| Box::new(Counter::new(0).expect("memory for a counter"))).swap_remove(0));
-    let set: &CounterSet<4> = Box::leak(machine.run(1, |_| Box::new(CounterSet::new([0; 4]).expect("memory for counters"))).swap_remove(0));
+    let event = leak(machine, EventCounter::new);
+    let counter = leak(machine, || Counter::new(0));
+    let set = leak(machine, || CounterSet::new([0; 4]));
+    let promoted = leak(machine, || {
+        let counters = LazyCounterSet::<4, Explicit>::default();
+        counters.promote(AllocFlags::PROCESS)?;
+        Ok(counters)
+    });
+    let limited = leak(machine, || {
+        let counter = LimitCounter::new(LIMIT)?;
+        counter.try_add(LIMIT / 2).expect("below the limit");
+        Ok(counter)
+    });
     let mut cases = Vec::new();
     for threads in [1, 2] {
         cases.extend([
@@ -45,6 +63,7 @@ pub fn cases(machine: &Machine) -> Vec<Case> {
                     black_box(&own.0).fetch_add(amount as u64, Ordering::Relaxed);
                 })
             }),
+            Case::new("event_add", threads, |turn| sample(turn, |_, amount| event.add(amount as u64))),
             Case::new("counter_add", threads, |turn| sample(turn, |_, amount| counter.add(amount))),
             Case::new("counter_add_pinned", threads, |turn| {
                 // SAFETY: the thread is this CPU until it ends.
@@ -54,6 +73,28 @@ pub fn cases(machine: &Machine) -> Vec<Case> {
             Case::new("set4_add_pinned", threads, |turn| {
                 // SAFETY: the thread is this CPU until it ends.
                 unsafe { pcpu::assume_pinned(|pin| sample(turn, |nr, amount| set.add_pinned(pin, nr % 4, amount))) }
+            }),
+            Case::new("set4_add_all", threads, |turn| turn.sample(|| set.add_all(black_box([1, -1, 1, -1])))),
+            Case::new("lazy4_add_inline", threads, |turn| {
+                let own = LazyCounterSet::new([0; 4]);
+                let own = black_box(&own);
+                sample(turn, |nr, amount| own.add(nr % 4, amount))
+            }),
+            Case::new("lazy4_add_sole_user", threads, |turn| {
+                let own = LazyCounterSet::<4>::default();
+                let own = black_box(&own);
+                // SAFETY: this thread alone uses it.
+                sample(turn, |nr, amount| unsafe { own.add_sole_user(nr % 4, amount) })
+            }),
+            Case::new("lazy4_add_promoted", threads, |turn| sample(turn, |nr, amount| promoted.add(nr % 4, amount))),
+            Case::new("limit_add", threads, |turn| {
+                sample(turn, |_, amount| {
+                    if amount > 0 {
+                        black_box(limited.try_add(1).is_ok());
+                    } else {
+                        limited.sub(1)
+                    }
+                })
             }),
         ]);
     }

@@ -2,7 +2,7 @@
 
 use crate::case::Case;
 use core::hint::black_box;
-use pcpu::{AllocFlags, CounterSet};
+use pcpu::{AllocFlags, CounterSet, LazyCounterSet};
 use workload::linux_like::LinuxLike;
 
 fn ours<const SIZE_BYTES: usize>() {
@@ -44,6 +44,11 @@ pub fn cases(linux_like: &'static LinuxLike) -> Vec<Case> {
             })
         });
         cases.push(set4.with_baseline(|turn| turn.sample(|| theirs(linux_like, 16, 4))));
+        cases.push(Case::new("lazy4_new_drop", threads, |turn| {
+            turn.sample(|| {
+                black_box(&LazyCounterSet::new([0; 4]));
+            })
+        }));
     }
     cases
 }

@@ -75,3 +75,6 @@ pub const PROGRAM_RUN: &[Update] = &[
 pub const EXIT_TEARDOWN: &[Update] = &[
     file(-121), anon(-2), anon(-2), file(-16), anon(-2), anon(-1), anon(-1), anon(-1), anon(-1), anon(-1),
 ];
+
+/// All updates, in order: those of one address space that lives from the fork to the exit.
+pub const PHASES: [&[Update]; 6] = [FORK_COPY, CHILD_RUN, EXEC_NEW, EXEC_TEARDOWN, PROGRAM_RUN, EXIT_TEARDOWN];

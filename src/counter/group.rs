@@ -1,0 +1,211 @@
+//! What single counters, sets and lazy sets have in common: slots, the words that all CPUs share, a batch.
+
+use core::cmp::Ordering;
+use core::num::NonZeroUsize;
+use core::ops::RangeInclusive;
+
+use super::shared::{Batch, Line, NESTING, Shared};
+use super::slots::{self, Slots};
+use crate::alloc::{self, AllocError, AllocFlags};
+use crate::cpu::CpuMask;
+use crate::pin::Pinned;
+use crate::var::TemplateCell;
+
+/// Where slots lie in template space.
+///
+/// A pointer, since the address of a static variable is not a number before the image is linked.
+#[derive(Clone, Copy)]
+pub(super) struct SlotsAddress(*const ());
+
+// SAFETY: an address, which is used through GS and with other CPUs' deltas.
+unsafe impl Send for SlotsAddress {}
+// SAFETY: as above.
+unsafe impl Sync for SlotsAddress {}
+
+impl SlotsAddress {
+    /// That of a static variable.
+    pub(super) const fn of_static<S>(slots: &'static TemplateCell<S>) -> Self {
+        SlotsAddress((&raw const *slots).cast())
+    }
+
+    /// That of an object which is all zero.
+    #[inline]
+    #[cfg_attr(feature = "robust", track_caller)]
+    pub(super) fn allocate(nr: usize, flags: AllocFlags) -> Result<Self, AllocError> {
+        let (size_bytes, align_bytes) = slots::layout(nr);
+        let address = alloc::allocate(size_bytes, align_bytes, flags)?;
+        Ok(SlotsAddress(core::ptr::without_provenance(address.get())))
+    }
+
+    pub(super) fn from_ptr(address: *const ()) -> Option<Self> {
+        (!address.is_null()).then_some(SlotsAddress(address))
+    }
+
+    pub(super) fn as_ptr(self) -> *const () {
+        self.0
+    }
+
+    #[inline(always)]
+    fn get(self) -> NonZeroUsize {
+        // SAFETY: neither objects nor statics lie at address 0.
+        unsafe { NonZeroUsize::new_unchecked(self.0 as usize) }
+    }
+
+    /// The slots that lie there.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Slots::new`].
+    #[inline(always)]
+    pub(super) unsafe fn slots(self, touched: &CpuMask) -> Slots<'_> {
+        // SAFETY: the caller's promise.
+        unsafe { Slots::new(self.get(), touched) }
+    }
+
+    /// Frees an object that is all zero.
+    ///
+    /// # Safety
+    ///
+    /// It came from `allocate` with that number, and nobody uses it any more.
+    pub(super) unsafe fn free_clean(self, nr: usize) {
+        let (size_bytes, align_bytes) = slots::layout(nr);
+        // SAFETY: the caller's promise.
+        unsafe { alloc::free_clean(self.get(), size_bytes, align_bytes) };
+    }
+
+    /// Tells the trace hook of values that are lost with their counters.
+    #[cfg(feature = "robust")]
+    pub(super) fn report_values(self, values: impl Iterator<Item = i64>) {
+        for (index, value) in values.enumerate().filter(|&(_, value)| value != 0) {
+            alloc::report_dropped_value(self.get(), index, value);
+        }
+    }
+}
+
+/// Counters; `S` is an array or a slice of what they share, as many as there are slots.
+pub(super) struct Group<S> {
+    address: SlotsAddress,
+    touched: CpuMask,
+    batch: Batch,
+    shared: Line<S>,
+}
+
+impl<S> Group<S> {
+    /// Counters whose slots lie at `address`.
+    ///
+    /// # Safety
+    ///
+    /// There are as many slots as `shared` has elements, all zero; this is their only user.
+    #[inline(always)]
+    pub(super) const unsafe fn new(address: SlotsAddress, shared: S, batch: Batch) -> Self {
+        Group { address, touched: CpuMask::new(), batch, shared: Line(shared) }
+    }
+}
+
+impl<S: AsRef<[Shared]>> Group<S> {
+    #[inline(always)]
+    fn slots(&self) -> Slots<'_> {
+        // SAFETY: the object or static is this group's alone, and so is the mask.
+        unsafe { self.address.slots(&self.touched) }
+    }
+
+    fn shared(&self) -> &[Shared] {
+        self.shared.0.as_ref()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.shared().len()
+    }
+
+    pub(super) fn batch(&self) -> Batch {
+        self.batch
+    }
+
+    #[inline(always)]
+    pub(super) fn add(&self, index: usize, amount: i64) {
+        let shared = &self.shared()[index];
+        if self.batch.is_large(amount) {
+            return shared.add_to_base(amount);
+        }
+        // SAFETY: there is a slot for each element of `shared`.
+        unsafe { self.slots().add(index, amount, self.batch, shared) };
+    }
+
+    #[inline(always)]
+    pub(super) fn add_pinned(&self, pin: Pinned<'_>, index: usize, amount: i64) {
+        let shared = &self.shared()[index];
+        if self.batch.is_large(amount) {
+            return shared.add_to_base(amount);
+        }
+        // SAFETY: there is a slot for each element of `shared`.
+        unsafe { self.slots().add_pinned(pin, index, amount, self.batch, shared) };
+    }
+
+    #[inline]
+    pub(super) fn read(&self, index: usize) -> i64 {
+        self.shared()[index].read()
+    }
+
+    pub(super) fn sum(&self, index: usize) -> i64 {
+        let base = self.shared()[index].base();
+        // SAFETY: there is a slot for each element of `shared`.
+        base.wrapping_add(unsafe { self.slots().sum(index) })
+    }
+
+    /// Fills `sums`, as many as there are counters.
+    pub(super) fn sum_into(&self, sums: &mut [i64]) {
+        assert_eq!(sums.len(), self.len(), "a sum for each counter");
+        for (sum, shared) in sums.iter_mut().zip(self.shared()) {
+            *sum = shared.base();
+        }
+        // SAFETY: there is a slot for each element of `shared`.
+        unsafe { self.slots().sum_each(sums) };
+    }
+
+    pub(super) fn bounds(&self, index: usize, nesting: u32) -> RangeInclusive<i64> {
+        self.shared()[index].bounds(self.batch, nesting, || 0, || self.touched.nr_cpus())
+    }
+
+    pub(super) fn set(&self, index: usize, value: i64) {
+        self.shared()[index].add_to_base(value.wrapping_sub(self.sum(index)));
+    }
+}
+
+impl<S: AsRef<[Shared]>> Group<S> {
+    /// Gives the object back.
+    ///
+    /// # Safety
+    ///
+    /// The slots were allocated, and the counters are not used any more.
+    #[inline]
+    pub(super) unsafe fn free(&mut self) {
+        let nr = self.len();
+        #[cfg(feature = "robust")]
+        self.address.report_values((0..nr).map(|index| self.sum(index)));
+        // SAFETY: there are that many slots, which nobody else uses; zero on the CPUs that wrote, so on all.
+        unsafe {
+            self.slots().clean(nr);
+            self.touched.clear();
+            self.address.free_clean(nr);
+        }
+    }
+}
+
+/// How a value compares, from what is known of it and, if that does not decide, from its sum.
+pub(super) fn compare(bounds: RangeInclusive<i64>, other: i64, sum: impl FnOnce() -> i64) -> Ordering {
+    if *bounds.end() < other {
+        Ordering::Less
+    } else if *bounds.start() > other {
+        Ordering::Greater
+    } else {
+        sum().cmp(&other)
+    }
+}
+
+/// How far a value between these bounds can be from what `read` says.
+pub(super) fn max_error(bounds: RangeInclusive<i64>, read: i64) -> u64 {
+    read.abs_diff(*bounds.start()).max(read.abs_diff(*bounds.end()))
+}
+
+/// Bounds for the contexts that nest in most kernels.
+pub(super) const DEFAULT_NESTING: u32 = NESTING;
