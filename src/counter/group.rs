@@ -37,8 +37,9 @@ impl SlotsAddress {
         Ok(SlotsAddress(core::ptr::without_provenance(address.get())))
     }
 
-    pub(super) fn from_ptr(address: *const ()) -> Option<Self> {
-        (!address.is_null()).then_some(SlotsAddress(address))
+    /// From what [`as_ptr`](Self::as_ptr) returned.
+    pub(super) const fn from_ptr(address: *const ()) -> Self {
+        SlotsAddress(address)
     }
 
     pub(super) fn as_ptr(self) -> *const () {

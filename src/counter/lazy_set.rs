@@ -2,16 +2,19 @@
 //!
 //! # Protocol
 //!
-//! * The inline words never move: they are a part of the value for ever. A promotion publishes the slots' address by one compare-exchange, and
-//!   from then on adds go to the slots; one that saw no address yet still goes to the inline words, and counts.
-//! * The slots are zero when they are published, so the value is the same before and after, whoever adds meanwhile.
+//! * The inline words never move: they are a part of the value for ever. A promotion publishes the slots' address, and from then on adds go
+//!   to the slots; one that saw no address yet still goes to the inline words, and counts.
+//! * Slots and shared words are zero when the address is published, so the value is the same before and after, whoever adds meanwhile. Whoever
+//!   has claimed the promotion writes the shared words; nobody reads them before.
 //! * Only `&mut` takes the slots away again.
 
+use core::cell::UnsafeCell;
 use core::cmp::Ordering;
 use core::fmt;
+use core::mem::MaybeUninit;
 use core::ops::RangeInclusive;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, Ordering as MemoryOrdering};
+use core::sync::atomic::{AtomicI64, AtomicPtr, Ordering as MemoryOrdering};
 
 use super::group::{self, SlotsAddress};
 use super::index::CounterIndex;
@@ -57,15 +60,31 @@ use crate::pin::Pinned;
 /// ```
 #[repr(C)]
 pub struct LazyCounterSet<const N: usize, P = CpuChanges> {
-    /// Null until promoted.
+    /// Where the slots are, or one of the states before they are there.
     address: AtomicPtr<()>,
     touched: CpuMask,
     batch: Batch,
     policy: P,
-    /// Whether the policy asked for a promotion, or one failed for want of memory.
-    is_wanted: AtomicBool,
     inline: [AtomicI64; N],
-    shared: Line<[Shared; N]>,
+    /// Uninitialised until promoted.
+    shared: Line<UnsafeCell<MaybeUninit<[Shared; N]>>>,
+}
+
+// SAFETY: the shared words are written before they are published, and are atomics.
+unsafe impl<const N: usize, P: Sync> Sync for LazyCounterSet<N, P> {}
+
+/// No slots.
+const INLINE: *mut () = ptr::null_mut();
+/// No slots; the policy asked for them, or a promotion failed for want of memory.
+const WANTED: *mut () = ptr::without_provenance_mut(1);
+/// No slots; somebody is about to publish them.
+const CLAIMED: *mut () = ptr::without_provenance_mut(2);
+
+/// What a promoted set has.
+#[derive(Clone, Copy)]
+struct Promoted<'a, const N: usize> {
+    slots: Slots<'a>,
+    shared: &'a [Shared; N],
 }
 
 impl<const N: usize> LazyCounterSet<N> {
@@ -86,58 +105,62 @@ impl<const N: usize, P> LazyCounterSet<N, P> {
             index += 1;
         }
         LazyCounterSet {
-            address: AtomicPtr::new(ptr::null_mut()),
+            address: AtomicPtr::new(INLINE),
             touched: CpuMask::new(),
             batch,
             policy,
-            is_wanted: AtomicBool::new(false),
             inline,
-            shared: Line([const { Shared::new(0) }; N]),
+            shared: Line(UnsafeCell::new(MaybeUninit::uninit())),
         }
     }
 
-    /// The slots, once promoted.
+    /// The slots and the shared words, once promoted.
     #[inline(always)]
-    fn slots(&self) -> Option<Slots<'_>> {
+    fn promoted(&self) -> Option<Promoted<'_, N>> {
         // Acquire: the slots were zero when their address was published, and whatever is seen of them later is newer.
-        let address = SlotsAddress::from_ptr(self.address.load(MemoryOrdering::Acquire))?;
-        // SAFETY: an object with `N` slots that lives until `&mut self` takes it away; the mask is theirs.
-        Some(unsafe { address.slots(&self.touched) })
+        let address = self.address.load(MemoryOrdering::Acquire);
+        if address.addr() <= CLAIMED.addr() {
+            return None;
+        }
+        // SAFETY: an object with `N` slots, and shared words that were written before it was published, until `&mut self` takes them away;
+        // the mask is theirs.
+        unsafe {
+            Some(Promoted { slots: SlotsAddress::from_ptr(address).slots(&self.touched), shared: (*self.shared.0.get()).assume_init_ref() })
+        }
     }
 
     /// Whether there are slots on every CPU.
     pub fn is_promoted(&self) -> bool {
-        self.slots().is_some()
+        self.promoted().is_some()
     }
 
     /// Whether somebody should call [`promote`](Self::promote): the policy asked for it, or wanted it where there was no memory at hand.
     pub fn wants_promotion(&self) -> bool {
-        self.is_wanted.load(MemoryOrdering::Relaxed) && !self.is_promoted()
+        self.address.load(MemoryOrdering::Relaxed) == WANTED
     }
 
     /// Gives the counters slots on every CPU, in the context that the flags tell. Values are the same before, after and in between. Does nothing
-    /// if they have them.
+    /// if they have them, or another context is about to give them.
     ///
     /// # Errors
     /// See [`AllocError`]; the counters stay inline.
     #[cfg_attr(feature = "robust", track_caller)]
     pub fn promote(&self, flags: AllocFlags) -> Result<(), AllocError> {
-        if self.is_promoted() {
+        let is_open = |state: *mut ()| state == INLINE || state == WANTED;
+        if !is_open(self.address.load(MemoryOrdering::Relaxed)) {
             return Ok(());
         }
         let address = SlotsAddress::allocate(N, flags).inspect_err(|_| FAILED_PROMOTIONS.inc())?;
-        let published = self.address.compare_exchange(
-            ptr::null_mut(),
-            address.as_ptr().cast_mut(),
-            // Release, for who loads it; Acquire as elsewhere.
-            MemoryOrdering::AcqRel,
-            MemoryOrdering::Acquire,
-        );
-        match published {
-            Ok(_) => PROMOTIONS.inc(),
+        let claim = |state| is_open(state).then_some(CLAIMED);
+        if self.address.fetch_update(MemoryOrdering::Relaxed, MemoryOrdering::Relaxed, claim).is_err() {
             // SAFETY: allocated above and seen by nobody.
-            Err(_) => unsafe { address.free_clean(N) },
+            unsafe { address.free_clean(N) };
+            return Ok(());
         }
+        // SAFETY: claimed, so this context alone touches it until it is published.
+        unsafe { (*self.shared.0.get()).write([const { Shared::new(0) }; N]) };
+        self.address.store(address.as_ptr().cast_mut(), MemoryOrdering::Release);
+        PROMOTIONS.inc();
         Ok(())
     }
 
@@ -145,8 +168,9 @@ impl<const N: usize, P> LazyCounterSet<N, P> {
     #[cold]
     #[inline(never)]
     fn follow(&self, verdict: Verdict) {
-        let is_done = verdict == Verdict::Promote && self.promote(AllocFlags::NMI).is_ok();
-        self.is_wanted.store(!is_done, MemoryOrdering::Relaxed);
+        if verdict == Verdict::Ask || self.promote(AllocFlags::NMI).is_err() {
+            let _ = self.address.compare_exchange(INLINE, WANTED, MemoryOrdering::Relaxed, MemoryOrdering::Relaxed);
+        }
     }
 
     /// Adds to one counter, for who owns the set alone: one add, not atomic, in any state.
@@ -177,7 +201,8 @@ impl<const N: usize, P> LazyCounterSet<N, P> {
     #[inline]
     pub fn read(&self, index: impl CounterIndex<N>) -> i64 {
         let index = index.index();
-        self.inline[index].load(MemoryOrdering::Relaxed).wrapping_add(self.shared.0[index].read())
+        let inline = self.inline[index].load(MemoryOrdering::Relaxed);
+        self.promoted().map_or(inline, |promoted| inline.wrapping_add(promoted.shared[index].read()))
     }
 
     /// [`read`](Self::read), but never below zero.
@@ -194,20 +219,17 @@ impl<const N: usize, P> LazyCounterSet<N, P> {
         core::array::from_fn(|index| self.read(index))
     }
 
-    /// What is not in slots.
-    fn base(&self, index: usize) -> i64 {
-        self.inline[index].load(MemoryOrdering::Relaxed).wrapping_add(self.shared.0[index].base())
-    }
-
     /// One counter's exact value, as [`Counter::sum`](crate::Counter::sum).
     ///
     /// # Panics
     /// If there is no such counter.
     pub fn sum(&self, index: impl CounterIndex<N>) -> i64 {
         let index = index.index();
-        let base = self.base(index);
-        // SAFETY: there are `N` slots, and `base` checked the index.
-        self.slots().map_or(base, |slots| base.wrapping_add(unsafe { slots.sum(index) }))
+        let inline = self.inline[index].load(MemoryOrdering::Relaxed);
+        self.promoted().map_or(inline, |Promoted { slots, shared }| {
+            // SAFETY: there is a slot for each element of `shared`.
+            inline.wrapping_add(shared[index].base()).wrapping_add(unsafe { slots.sum(index) })
+        })
     }
 
     /// [`sum`](Self::sum), but never below zero.
@@ -220,8 +242,11 @@ impl<const N: usize, P> LazyCounterSet<N, P> {
 
     /// All exact values, with one pass over the CPUs that wrote.
     pub fn sum_all(&self) -> [i64; N] {
-        let mut sums = core::array::from_fn(|index| self.base(index));
-        if let Some(slots) = self.slots() {
+        let mut sums = self.inline.each_ref().map(|word| word.load(MemoryOrdering::Relaxed));
+        if let Some(Promoted { slots, shared }) = self.promoted() {
+            for (sum, shared) in sums.iter_mut().zip(shared) {
+                *sum = sum.wrapping_add(shared.base());
+            }
             // SAFETY: there are `N` slots.
             unsafe { slots.sum_each(&mut sums) };
         }
@@ -243,7 +268,13 @@ impl<const N: usize, P> LazyCounterSet<N, P> {
     pub fn bounds_nested(&self, index: impl CounterIndex<N>, nesting: u32) -> RangeInclusive<i64> {
         let index = index.index();
         let inline = || self.inline[index].load(MemoryOrdering::Acquire);
-        self.shared.0[index].bounds(self.batch, nesting, inline, || self.touched.nr_cpus())
+        match self.promoted() {
+            None => {
+                let value = inline();
+                value..=value
+            }
+            Some(Promoted { shared, .. }) => shared[index].bounds(self.batch, nesting, inline, || self.touched.nr_cpus()),
+        }
     }
 
     /// How far [`read`](Self::read) can be off, by [`bounds`](Self::bounds).
@@ -273,22 +304,23 @@ impl<const N: usize, P> LazyCounterSet<N, P> {
 
     /// Takes the values back into the inline words, exactly, and gives the slots away. O(CPUs that wrote). Does nothing if there are none.
     pub fn demote(&mut self) {
-        let Some(address) = SlotsAddress::from_ptr(*self.address.get_mut()) else { return };
-        let sums = self.sum_all();
-        self.free(address);
-        self.inline = sums.map(AtomicI64::new);
+        if self.is_promoted() {
+            let sums = self.sum_all();
+            self.free();
+            self.inline = sums.map(AtomicI64::new);
+        }
     }
 
-    fn free(&mut self, address: SlotsAddress) {
+    /// Gives the slots of a promoted set away, with what is in them.
+    fn free(&mut self) {
+        let address = SlotsAddress::from_ptr(*self.address.get_mut());
         // SAFETY: promotion allocated `N` slots there; nobody else uses them, since `self` is borrowed for this alone.
         unsafe {
             address.slots(&self.touched).clean(N);
             self.touched.clear();
             address.free_clean(N);
         }
-        *self.address.get_mut() = ptr::null_mut();
-        self.shared.0.iter_mut().for_each(Shared::reset);
-        *self.is_wanted.get_mut() = false;
+        *self.address.get_mut() = INLINE;
     }
 }
 
@@ -300,9 +332,9 @@ impl<const N: usize, P: PromotionPolicy> LazyCounterSet<N, P> {
     #[inline(always)]
     pub fn add(&self, index: impl CounterIndex<N>, amount: i64) {
         let index = index.index();
-        match self.slots() {
+        match self.promoted() {
             None => self.add_inline(index, amount),
-            Some(slots) => self.add_promoted(slots, index, amount),
+            Some(promoted) => self.add_promoted(promoted, index, amount),
         }
     }
 
@@ -313,9 +345,9 @@ impl<const N: usize, P: PromotionPolicy> LazyCounterSet<N, P> {
     #[inline(always)]
     pub fn add_pinned(&self, pin: Pinned<'_>, index: impl CounterIndex<N>, amount: i64) {
         let index = index.index();
-        match self.slots() {
+        match self.promoted() {
             None => self.add_inline(index, amount),
-            Some(slots) => self.add_promoted_pinned(pin, slots, index, amount),
+            Some(promoted) => self.add_promoted_pinned(pin, promoted, index, amount),
         }
     }
 
@@ -329,8 +361,8 @@ impl<const N: usize, P: PromotionPolicy> LazyCounterSet<N, P> {
     }
 
     #[inline(never)]
-    fn add_promoted(&self, slots: Slots<'_>, index: usize, amount: i64) {
-        let shared = &self.shared.0[index];
+    fn add_promoted(&self, Promoted { slots, shared }: Promoted<'_, N>, index: usize, amount: i64) {
+        let shared = &shared[index];
         if self.batch.is_large(amount) {
             return shared.add_to_base(amount);
         }
@@ -339,8 +371,8 @@ impl<const N: usize, P: PromotionPolicy> LazyCounterSet<N, P> {
     }
 
     #[inline(never)]
-    fn add_promoted_pinned(&self, pin: Pinned<'_>, slots: Slots<'_>, index: usize, amount: i64) {
-        let shared = &self.shared.0[index];
+    fn add_promoted_pinned(&self, pin: Pinned<'_>, Promoted { slots, shared }: Promoted<'_, N>, index: usize, amount: i64) {
+        let shared = &shared[index];
         if self.batch.is_large(amount) {
             return shared.add_to_base(amount);
         }
@@ -386,10 +418,10 @@ impl<const N: usize, P: PromotionPolicy> LazyCounterSet<N, P> {
 
 impl<const N: usize, P> Drop for LazyCounterSet<N, P> {
     fn drop(&mut self) {
-        if let Some(address) = SlotsAddress::from_ptr(*self.address.get_mut()) {
+        if self.is_promoted() {
             #[cfg(feature = "robust")]
-            address.report_values(self.sum_all().into_iter());
-            self.free(address);
+            SlotsAddress::from_ptr(*self.address.get_mut()).report_values(self.sum_all().into_iter());
+            self.free();
         }
     }
 }

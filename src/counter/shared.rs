@@ -12,7 +12,7 @@
 
 use core::fmt;
 use core::ops::RangeInclusive;
-use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
 /// A counter's batch: how far a CPU's running total goes before a multiple of it is posted. A power of two.
 ///
@@ -87,17 +87,19 @@ impl defmt::Format for Batch {
 pub const NESTING: u32 = 3;
 
 /// The words of one counter that every CPU may write.
+#[repr(C)]
 pub(super) struct Shared {
+    posted: AtomicI64,
+    /// Their difference is what counts, so they may wrap.
+    begun: AtomicU32,
+    done: AtomicU32,
     /// The initial value and the adds that are too large for a slot.
     base: AtomicI64,
-    posted: AtomicI64,
-    begun: AtomicU64,
-    done: AtomicU64,
 }
 
 impl Shared {
     pub(super) const fn new(initial: i64) -> Self {
-        Shared { base: AtomicI64::new(initial), posted: AtomicI64::new(0), begun: AtomicU64::new(0), done: AtomicU64::new(0) }
+        Shared { posted: AtomicI64::new(0), begun: AtomicU32::new(0), done: AtomicU32::new(0), base: AtomicI64::new(initial) }
     }
 
     /// The words of counters with these initial values.
@@ -158,17 +160,12 @@ impl Shared {
         let done = self.done.load(Ordering::Acquire);
         let base = inline().wrapping_add(self.base.load(Ordering::Acquire));
         let value = base.wrapping_add(self.posted.load(Ordering::Acquire));
-        let nr_in_flight = self.begun.load(Ordering::Acquire).wrapping_sub(done) as i64;
+        let nr_in_flight = i64::from(self.begun.load(Ordering::Acquire).wrapping_sub(done));
         let nr_touched = nr_touched() as i64;
         let below = batch.get() as i64 - 1;
         let in_flight = nr_in_flight.saturating_mul(below + 1);
         let for_each_cpu = |nr: u32| nr_touched.saturating_mul(below).saturating_mul(i64::from(nr)).saturating_add(in_flight);
         value.saturating_sub(for_each_cpu(nesting.saturating_sub(1)))..=value.saturating_add(for_each_cpu(nesting.max(1)))
-    }
-
-    /// Makes this a counter that nothing was added to.
-    pub(super) fn reset(&mut self) {
-        *self = Shared::new(0);
     }
 }
 
