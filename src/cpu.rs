@@ -167,34 +167,22 @@ impl CpuMask {
         CpuMask(AtomicU64::new(0))
     }
 
-    /// log2 of how many CPUs a bit stands for.
-    fn group_shift() -> u32 {
-        area::nr_possible().div_ceil(64).next_power_of_two().trailing_zeros()
-    }
-
     /// Adds a CPU. Release: whoever sees the bit sees what was done before.
     pub(crate) fn insert(&self, cpu: CpuId) {
-        let bit = 1 << (cpu.index() >> Self::group_shift());
+        let bit = 1 << (cpu.index() >> area::group_shift());
         self.0.fetch_or(bit, Ordering::AcqRel);
     }
 
     /// The CPUs of all groups of which one was added.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = CpuId> + use<> {
-        let shift = Self::group_shift();
-        let nr_possible = area::nr_possible();
-        let mut bits = self.0.load(Ordering::Acquire);
-        core::iter::from_fn(move || {
-            let group = (bits != 0).then(|| bits.trailing_zeros())?;
-            bits &= bits - 1;
-            Some(group as usize)
-        })
-        .flat_map(move |group| (group << shift)..((group + 1) << shift).min(nr_possible))
-        .map(CpuId::from_index)
+    #[inline]
+    pub(crate) fn iter(&self) -> MaskIter {
+        let bits = self.0.load(Ordering::Acquire);
+        MaskIter { bits, next: 0, end: 0, group_shift: area::group_shift(), nr_possible: area::nr_possible() }
     }
 
     /// How many CPUs [`iter`](Self::iter) visits. O(1).
     pub(crate) fn nr_cpus(&self) -> usize {
-        let shift = Self::group_shift();
+        let shift = area::group_shift();
         let nr_possible = area::nr_possible();
         let bits = self.0.load(Ordering::Acquire);
         let last_group = (nr_possible - 1) >> shift;
@@ -206,5 +194,36 @@ impl CpuMask {
     /// Forgets all CPUs, when nobody else looks.
     pub(crate) fn clear(&mut self) {
         *self.0.get_mut() = 0;
+    }
+}
+
+/// The CPUs of a mask.
+pub(crate) struct MaskIter {
+    /// The groups that were not begun.
+    bits: u64,
+    /// What is left of the group that was.
+    next: usize,
+    end: usize,
+    group_shift: u32,
+    nr_possible: usize,
+}
+
+impl Iterator for MaskIter {
+    type Item = CpuId;
+
+    #[inline]
+    fn next(&mut self) -> Option<CpuId> {
+        if self.next >= self.end {
+            if self.bits == 0 {
+                return None;
+            }
+            let group = self.bits.trailing_zeros() as usize;
+            self.bits &= self.bits - 1;
+            self.next = group << self.group_shift;
+            self.end = ((group + 1) << self.group_shift).min(self.nr_possible);
+        }
+        let cpu = CpuId::from_index(self.next);
+        self.next += 1;
+        Some(cpu)
     }
 }

@@ -147,6 +147,7 @@ impl<S: AsRef<[Shared]>> Group<S> {
         self.shared()[index].read()
     }
 
+    #[inline]
     pub(super) fn sum(&self, index: usize) -> i64 {
         let base = self.shared()[index].base();
         // SAFETY: there is a slot for each element of `shared`.
@@ -154,6 +155,7 @@ impl<S: AsRef<[Shared]>> Group<S> {
     }
 
     /// Fills `sums`, as many as there are counters.
+    #[inline]
     pub(super) fn sum_into(&self, sums: &mut [i64]) {
         assert_eq!(sums.len(), self.len(), "a sum for each counter");
         for (sum, shared) in sums.iter_mut().zip(self.shared()) {

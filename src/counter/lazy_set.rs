@@ -223,6 +223,7 @@ impl<const N: usize, P> LazyCounterSet<N, P> {
     ///
     /// # Panics
     /// If there is no such counter.
+    #[inline]
     pub fn sum(&self, index: impl CounterIndex<N>) -> i64 {
         let index = index.index();
         let inline = self.inline[index].load(MemoryOrdering::Relaxed);
@@ -241,6 +242,7 @@ impl<const N: usize, P> LazyCounterSet<N, P> {
     }
 
     /// All exact values, with one pass over the CPUs that wrote.
+    #[inline]
     pub fn sum_all(&self) -> [i64; N] {
         let mut sums = self.inline.each_ref().map(|word| word.load(MemoryOrdering::Relaxed));
         if let Some(Promoted { slots, shared }) = self.promoted() {

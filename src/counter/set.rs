@@ -174,6 +174,7 @@ impl<const N: usize> CounterSet<N> {
     ///
     /// # Panics
     /// If there is no such counter.
+    #[inline]
     pub fn sum(&self, index: impl CounterIndex<N>) -> i64 {
         self.0.sum(index.index())
     }
@@ -187,6 +188,7 @@ impl<const N: usize> CounterSet<N> {
     }
 
     /// All exact values, with one pass over the CPUs that wrote.
+    #[inline]
     pub fn sum_all(&self) -> [i64; N] {
         let mut sums = [0; N];
         self.0.sum_into(&mut sums);

@@ -74,6 +74,7 @@ impl<'a> Slots<'a> {
     /// # Safety
     ///
     /// There is such a slot.
+    #[inline]
     unsafe fn slot_on(self, cpu: CpuId, index: usize) -> &'a AtomicI64 {
         let address = self.address.wrapping_add(index * size_of::<i64>()).wrapping_add(area::delta(cpu));
         // SAFETY: a slot that lives long enough; everybody else uses single instructions or atomics of that size.
@@ -164,10 +165,14 @@ impl<'a> Slots<'a> {
     /// # Safety
     ///
     /// There is such a slot.
+    #[inline]
     pub(super) unsafe fn sum(self, index: usize) -> i64 {
-        // SAFETY: the caller's promise.
-        let total_on = |cpu| unsafe { self.slot_on(cpu, index) }.load(Ordering::Relaxed) >> 1;
-        self.touched.iter().map(total_on).fold(0, i64::wrapping_add)
+        let mut sum = 0i64;
+        for cpu in self.touched.iter() {
+            // SAFETY: the caller's promise.
+            sum = sum.wrapping_add(unsafe { self.slot_on(cpu, index) }.load(Ordering::Relaxed) >> 1);
+        }
+        sum
     }
 
     /// Adds each slot's total to `sums`, with one pass over the CPUs touched.
@@ -175,6 +180,7 @@ impl<'a> Slots<'a> {
     /// # Safety
     ///
     /// There are that many slots.
+    #[inline]
     pub(super) unsafe fn sum_each(self, sums: &mut [i64]) {
         for cpu in self.touched.iter() {
             for (index, sum) in sums.iter_mut().enumerate() {
@@ -189,6 +195,7 @@ impl<'a> Slots<'a> {
     /// # Safety
     ///
     /// There are that many slots; nobody else uses them, and the mask is cleared before anybody does.
+    #[inline]
     pub(super) unsafe fn clean(self, nr: usize) {
         for cpu in self.touched.iter() {
             for index in 0..nr {

@@ -130,6 +130,7 @@ impl CounterVec {
     ///
     /// # Panics
     /// If there is no such counter.
+    #[inline]
     pub fn sum(&self, index: usize) -> i64 {
         self.0.sum(index)
     }
