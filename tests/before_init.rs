@@ -6,7 +6,7 @@ use common::machine;
 use core::cell::Cell;
 use core::ptr::NonNull;
 use pcpu::{
-    AllocError, AreaLayout, Counter, CpuId, DEFAULT_UNIT_BYTES, InitError, InstallError, Local, PerCpuBox, pcpu_install, per_cpu,
+    AllocError, AreaLayout, Counter, CpuId, DEFAULT_UNIT_BYTES, InitError, InstallError, Local, PerCpuBox, counters, pcpu_install, per_cpu,
     with_irqs_off,
 };
 
@@ -22,6 +22,23 @@ per_cpu! {
     static OBJECT: Local<Cell<&'static str>> = Local::new(Cell::new("pristine"));
 }
 
+counters! {
+    static EARLY_EVENTS: EventCounter;
+    static EARLY_COUNTER: Counter = 7;
+    static EARLY_SET: CounterSet<3> = [1, 2, 3], batch: pcpu::Batch::new(4).unwrap();
+    static EARLY_MARK: HighWater;
+}
+
+/// Counts on the static counters, 100 each.
+fn count() {
+    (0..100).for_each(|_| {
+        EARLY_EVENTS.inc();
+        EARLY_COUNTER.add(1);
+        pcpu::with_pin(|pin| EARLY_SET.add_pinned(pin, 2, 1));
+    });
+    EARLY_MARK.record(5);
+}
+
 #[test]
 fn bad_input_changes_nothing_and_early_counts_are_counted_once() {
     // The boot CPU works in the template.
@@ -31,6 +48,11 @@ fn bad_input_changes_nothing_and_early_counts_are_counted_once() {
     (0..42).for_each(|_| EARLY.inc());
     assert_eq!(EARLY.sum(), 142);
     with_irqs_off(|irqs_off| OBJECT.borrow_irqs_off(irqs_off).set("early"));
+
+    count();
+    assert_eq!((EARLY_EVENTS.sum(), EARLY_COUNTER.sum(), EARLY_SET.sum_all(), EARLY_MARK.max()), (100, 107, [1, 2, 103], 5));
+    assert!(EARLY_COUNTER.bounds().contains(&107) && EARLY_SET.bounds(2).contains(&103));
+    assert_eq!(EARLY_SET.bounds(0), EARLY_SET.bounds_nested(0, 3));
 
     // Without areas there is nothing to allocate from, and nothing to install.
     assert_eq!(PerCpuBox::<u64>::zeroed().err(), Some(AllocError::NotInitialised));
@@ -81,7 +103,10 @@ fn bad_input_changes_nothing_and_early_counts_are_counted_once() {
         let seen = with_irqs_off(|irqs_off| OBJECT.borrow_irqs_off(irqs_off).get());
         assert_eq!(seen, if cpu == CpuId::BOOT { "early" } else { "pristine" });
     });
+    machine(NR_CPUS).run(NR_CPUS, |_| count());
     machine(NR_CPUS).run(1, |_| {
+        assert_eq!((EARLY_EVENTS.sum(), EARLY_COUNTER.sum(), EARLY_SET.sum_all(), EARLY_MARK.max()), (500, 507, [1, 2, 503], 5));
+        assert!(EARLY_COUNTER.bounds().contains(&507) && EARLY_SET.bounds(2).contains(&503));
         assert_eq!(EARLY.sum(), 143 + 3 * 100);
         assert_eq!(init(at(0), size_bytes, &layout), Err(InitError::AlreadyInitialised));
         // SAFETY: fails: this thread is CPU 0.

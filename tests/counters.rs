@@ -4,7 +4,7 @@ mod common;
 
 use common::machine;
 use core::sync::atomic::{AtomicBool, Ordering};
-use pcpu::{AllocFlags, Batch, Counter, CounterSet, alloc, with_pin};
+use pcpu::{AllocError, AllocFlags, Batch, Counter, CounterIndex, CounterSet, CounterVec, alloc, counters, with_pin};
 use std::sync::Mutex;
 
 const NR_CPUS: usize = 8;
@@ -146,4 +146,172 @@ fn a_new_counter_starts_from_clean_memory() {
             assert_eq!(set.sum_all(), [round + 1, round + 2, round + 3, round + 4]);
         }
     });
+}
+
+counters! {
+    /// Has a name for each counter of a set.
+    pub enum Fruit { Apple, Pear, Plum }
+    static STOCK: CounterSet<{ Fruit::COUNT }> = [10, 20, 30];
+    static SOLD: Counter = -1, batch: Batch::new(2).unwrap();
+}
+
+#[test]
+fn enums_and_statics_count() {
+    on_boot_cpu(|| {
+        assert_eq!(Fruit::ALL.map(|fruit| fruit.index()), [0, 1, 2]);
+        let before = (STOCK.sum_all(), SOLD.sum());
+        STOCK.sub(Fruit::Pear, 3);
+        STOCK.add_all([1, 0, 40]);
+        with_pin(|pin| STOCK.add_all_pinned(pin, [0, 1, -1]));
+        SOLD.add(3);
+        let [apple, pear, plum] = before.0;
+        assert_eq!(STOCK.sum_all(), [apple + 1, pear - 2, plum + 39]);
+        assert_eq!(STOCK.sum(Fruit::Plum), STOCK.sum(2));
+        assert_eq!(SOLD.sum(), before.1 + 3);
+        assert_eq!((SOLD.batch().get(), STOCK.batch()), (2, Batch::DEFAULT));
+    });
+}
+
+#[test]
+fn a_value_can_be_set_while_others_add() {
+    on_boot_cpu(|| {
+        let counter = Counter::new(5).unwrap();
+        for value in [0, 1, -1, 1000, i64::MAX, i64::MIN] {
+            counter.add(17);
+            counter.set(value);
+            assert_eq!(counter.sum(), value);
+        }
+        let set = CounterSet::new([1, 2]).unwrap();
+        set.add(0, 31);
+        set.set(0, -4);
+        assert_eq!(set.sum_all(), [-4, 2]);
+    });
+    // Nothing that is added meanwhile is lost.
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let machine = machine(NR_CPUS);
+    let counter = machine.run(1, |_| Counter::new(0).unwrap()).remove(0);
+    let changes: i64 = machine
+        .run(4, |cpu| {
+            if cpu.index() > 0 {
+                (0..50_000).for_each(|_| counter.inc());
+                return 0;
+            }
+            (0..500)
+                .map(|_| {
+                    let before = counter.sum();
+                    counter.set(before);
+                    // At most what the others added in between was taken away.
+                    counter.sum() - before
+                })
+                .filter(|&change| change < 0)
+                .count() as i64
+        })
+        .into_iter()
+        .sum();
+    assert_eq!(changes, 0, "a value went back below what it was set to");
+    let counter = Mutex::new(Some(counter));
+    machine.run(1, |_| drop(counter.lock().unwrap().take()));
+}
+
+#[test]
+fn a_comparison_is_exact_near_and_far() {
+    on_boot_cpu(|| {
+        let counter = Counter::new(0).unwrap();
+        let mut value = 0i64;
+        for amount in [1, 30, 1, -40, 500, 7, -1].into_iter().cycle().take(5_000) {
+            counter.add(amount);
+            value += amount;
+            for other in [value - 1000, value - 32, value - 1, value, value + 1, value + 32, value + 1000, i64::MAX, i64::MIN] {
+                assert_eq!(counter.compare(other), value.cmp(&other), "{value} and {other}");
+            }
+        }
+    });
+}
+
+#[test]
+fn bounds_hold_and_are_as_wide_as_documented() {
+    on_boot_cpu(|| {
+        let counter = Counter::new(3).unwrap();
+        assert_eq!(counter.bounds(), 3..=3, "no CPU wrote");
+        assert_eq!(counter.max_error(), 0);
+        let mut value = 3i64;
+        for amount in [1, 31, -30, 5, -31, 31, 31, 40, -50].into_iter().cycle().take(5_000) {
+            counter.add(amount);
+            value += amount;
+            let alone = counter.bounds_nested(1);
+            assert!(alone.contains(&value));
+            let width = alone.end() - alone.start();
+            assert!(width == 31 || width == 0, "{width} with one CPU");
+            let nested = counter.bounds();
+            assert!(nested.start() <= alone.start() && nested.end() >= alone.end());
+            assert!(nested.end() - nested.start() <= 5 * 31);
+            assert!(value.abs_diff(counter.read()) <= counter.max_error());
+        }
+        assert_eq!(counter.bounds_nested(0), counter.bounds_nested(1));
+    });
+}
+
+#[test]
+fn a_set_of_run_time_length_counts_like_any_other() {
+    on_boot_cpu(|| {
+        for len in [1, 2, 7, 8, 9, 300] {
+            let initial: Vec<i64> = (0..len).collect();
+            let counters = CounterVec::new(&initial).unwrap();
+            for index in 0..len as usize {
+                counters.add(index, 5);
+                with_pin(|pin| counters.add_pinned(pin, index, -100));
+                counters.inc(index);
+            }
+            let mut sums = vec![0; len as usize];
+            counters.sum_into(&mut sums);
+            assert_eq!(sums, (0..len).map(|value| value - 94).collect::<Vec<_>>());
+            assert_eq!(counters.sum(len as usize - 1), len - 95);
+            assert!(counters.bounds(0).contains(&-94));
+        }
+        assert_eq!(CounterVec::new(&[]).err(), Some(AllocError::ZeroSize));
+        assert!(matches!(CounterVec::new(&[0; 100_000]).err(), Some(AllocError::TooLarge { .. })));
+    });
+}
+
+#[test]
+fn sums_of_several_counters_can_be_summed_up() {
+    on_boot_cpu(|| {
+        let counters: Vec<_> = (0..5).map(|value| Counter::new(value).unwrap()).collect();
+        counters[0].add(100);
+        assert_eq!(counters.iter().sum::<i64>(), 110);
+    });
+}
+
+#[test]
+fn debug_shows_both_values() {
+    on_boot_cpu(|| {
+        let counter = Counter::new(64).unwrap();
+        counter.inc();
+        assert_eq!(format!("{counter:?}"), "Counter { read: 64, sum: 65 }");
+        let set = CounterSet::new([64, 0]).unwrap();
+        set.inc(0);
+        assert_eq!(format!("{set:?}"), "CounterSet { read: [64, 0], sum: [65, 0] }");
+    });
+}
+
+/// Linux lost counts of a dying CPU that was in no mask any more, but not folded yet.
+#[test]
+fn sums_and_comparisons_are_exact_at_each_step_of_cpus_going_offline() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let machine = machine(NR_CPUS);
+    let counter = machine.run(1, |_| Counter::new(0).unwrap()).remove(0);
+    let mut expected = 0;
+    // A CPU without a thread is offline, with whatever was in its slot.
+    for nr_online in (1..=NR_CPUS).rev().chain(1..=NR_CPUS) {
+        machine.run(nr_online, |_| (0..17).for_each(|_| counter.inc()));
+        expected += 17 * nr_online as i64;
+        machine.run(1, |_| {
+            assert_eq!(counter.sum(), expected);
+            assert!(counter.bounds().contains(&expected));
+            assert_eq!(counter.compare(expected), core::cmp::Ordering::Equal);
+            assert_eq!(counter.compare(expected - 1), core::cmp::Ordering::Greater);
+        });
+    }
+    let counter = Mutex::new(Some(counter));
+    machine.run(1, |_| drop(counter.lock().unwrap().take()));
 }

@@ -71,6 +71,7 @@ macro_rules! counters {
 
     ($(#[$attribute:meta])* $visibility:vis static $name:ident: CounterSet<$nr:tt> $(= $initial:expr $(, batch: $batch:expr)?)?; $($rest:tt)*) => {
         $(#[$attribute])*
+        #[allow(unused_braces)]
         $visibility static $name: $crate::CounterSet<$nr> = {
             $crate::__template! { $crate::__private::SlotLines<$nr> = $crate::__private::SlotLines::ZERO }
             const __PCPU_INITIAL: [i64; $nr] = $crate::__or!($($initial)?, [0; $nr]);

@@ -12,10 +12,11 @@
 use core::fmt;
 use core::sync::atomic::{AtomicI64, Ordering};
 
+use super::group::SlotsAddress;
 use super::shared::{Batch, Line};
+use super::slots::Slots;
 use crate::alloc::{AllocError, AllocFlags};
 use crate::cpu::{CpuId, CpuMask};
-use crate::handle::PerCpuBox;
 use crate::lock::IrqLock;
 
 /// An amount would have taken a [`LimitCounter`] past its limit.
@@ -61,7 +62,7 @@ impl core::error::Error for LimitExceeded {}
 /// ```
 pub struct LimitCounter {
     /// What may be added on each CPU without looking elsewhere; never negative.
-    credits: PerCpuBox<i64>,
+    credits: SlotsAddress,
     /// The CPUs that ever had credit.
     touched: CpuMask,
     limit: u64,
@@ -91,7 +92,7 @@ impl LimitCounter {
     pub fn with(limit: u64, batch: Batch, flags: AllocFlags) -> Result<Self, AllocError> {
         let limit = limit.min(Self::MAX_LIMIT);
         Ok(LimitCounter {
-            credits: PerCpuBox::zeroed_with(flags)?,
+            credits: SlotsAddress::allocate(1, flags)?,
             touched: CpuMask::new(),
             limit,
             batch,
@@ -105,9 +106,16 @@ impl LimitCounter {
         self.limit
     }
 
+    #[inline(always)]
+    fn slots(&self) -> Slots<'_> {
+        // SAFETY: the object is this counter's alone, and so is the mask.
+        unsafe { self.credits.slots(&self.touched) }
+    }
+
+    #[inline]
     fn credit_on(&self, cpu: CpuId) -> &AtomicI64 {
-        // SAFETY: a word of a live object, which everybody accesses by atomics.
-        unsafe { AtomicI64::from_ptr(self.credits.ptr_on(cpu)) }
+        // SAFETY: a live object of one slot.
+        unsafe { self.slots().slot_on(cpu, 0) }
     }
 
     /// Takes `amount` from a word that holds as much.
@@ -223,6 +231,17 @@ impl LimitCounter {
         let left = self.pool.0.load(Ordering::Acquire) + credits;
         // An amount that moves from one word to another while they are read may be seen in both.
         self.limit.saturating_sub(left.max(0) as u64)
+    }
+}
+
+impl Drop for LimitCounter {
+    fn drop(&mut self) {
+        // SAFETY: nobody uses the object any more; zero on the CPUs that had credit, so on all.
+        unsafe {
+            self.slots().clean(1);
+            self.touched.clear();
+            self.credits.free_clean(1);
+        }
     }
 }
 

@@ -75,7 +75,7 @@ impl<'a> Slots<'a> {
     ///
     /// There is such a slot.
     #[inline]
-    unsafe fn slot_on(self, cpu: CpuId, index: usize) -> &'a AtomicI64 {
+    pub(super) unsafe fn slot_on(self, cpu: CpuId, index: usize) -> &'a AtomicI64 {
         let address = self.address.wrapping_add(index * size_of::<i64>()).wrapping_add(area::delta(cpu));
         // SAFETY: a slot that lives long enough; everybody else uses single instructions or atomics of that size.
         unsafe { AtomicI64::from_ptr(ptr::with_exposed_provenance_mut(address)) }

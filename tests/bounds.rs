@@ -1,0 +1,138 @@
+//! Bounds hold at every moment, while adds of tasks and of nested interrupts are under way.
+
+mod common;
+
+use common::machine;
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use core::{mem, ptr};
+use pcpu::{Batch, Counter, LazyCounter, assume_pinned, with_pin};
+use std::sync::{Mutex, OnceLock};
+
+/// CPUs that add, and one that checks.
+const NR_ADDING: usize = 3;
+const NR_CHECKS: u64 = if cfg!(debug_assertions) { 500_000 } else { 10_000_000 };
+
+/// What is added to, and what is known of its value: the sums of all adds of one sign that have begun, and that have finished.
+struct Watched {
+    counter: Counter,
+    lazy: LazyCounter,
+    begun: [AtomicI64; 2],
+    finished: [AtomicI64; 2],
+}
+
+static WATCHED: OnceLock<&'static Watched> = OnceLock::new();
+static NR_INTERRUPTS: AtomicU64 = AtomicU64::new(0);
+
+impl Watched {
+    fn add(&self, amount: i64, is_pinned: bool) {
+        let sign = usize::from(amount < 0);
+        self.begun[sign].fetch_add(amount, Ordering::SeqCst);
+        if is_pinned {
+            with_pin(|pin| {
+                self.counter.add_pinned(pin, amount);
+                self.lazy.add_pinned(pin, amount);
+            });
+        } else {
+            self.counter.add(amount);
+            self.lazy.add(amount);
+        }
+        self.finished[sign].fetch_add(amount, Ordering::SeqCst);
+    }
+
+    /// Checks that the bounds contain a value that the counters may have.
+    fn check(&self) {
+        // What has finished before counts, and what has not begun after does not.
+        let finished = self.finished.each_ref().map(|sum| sum.load(Ordering::SeqCst));
+        let bounds = [self.counter.bounds(), self.lazy.bounds()];
+        let sums = [self.counter.sum(), self.lazy.sum()];
+        let begun = self.begun.each_ref().map(|sum| sum.load(Ordering::SeqCst));
+        let possible = finished[0] + begun[1]..=begun[0] + finished[1];
+        for bounds in bounds {
+            assert!(bounds.start() <= possible.end() && possible.start() <= bounds.end(), "{bounds:?} have nothing of {possible:?}");
+        }
+        for sum in sums {
+            assert!(possible.contains(&sum), "{sum} is not in {possible:?}");
+        }
+    }
+}
+
+/// The second of the signals may interrupt the handler of the first: with the task, three contexts nest.
+const SIGNALS: [i32; 2] = [libc::SIGUSR1, libc::SIGUSR2];
+
+extern "C" fn on_signal(signal: i32) {
+    NR_INTERRUPTS.fetch_add(1, Ordering::Relaxed);
+    let watched = WATCHED.get().expect("set before the first signal");
+    let amount = if signal == SIGNALS[0] { 29 } else { -31 };
+    watched.add(amount, true);
+    watched.add(-amount, false);
+}
+
+fn install_handlers() {
+    for (signal, masked) in SIGNALS.into_iter().zip([&SIGNALS[..1], &SIGNALS[..]]) {
+        // SAFETY: an all-zero `sigaction` is valid; the handler has the signature that it is called with.
+        unsafe {
+            let mut action: libc::sigaction = mem::zeroed();
+            action.sa_sigaction = on_signal as *const () as usize;
+            action.sa_flags = libc::SA_RESTART;
+            libc::sigemptyset(&raw mut action.sa_mask);
+            masked.iter().for_each(|&signal| {
+                libc::sigaddset(&raw mut action.sa_mask, signal);
+            });
+            assert_eq!(libc::sigaction(signal, &action, ptr::null_mut()), 0, "sigaction");
+        }
+    }
+}
+
+#[test]
+fn bounds_contain_the_value_at_every_check() {
+    let machine = machine(NR_ADDING + 1);
+    let made = machine.run(1, |_| {
+        let batch = Batch::new(32).unwrap();
+        let counter = Counter::with(0, batch, pcpu::AllocFlags::PROCESS).unwrap();
+        Watched { counter, lazy: LazyCounter::new(0), begun: Default::default(), finished: Default::default() }
+    });
+    // Never dropped: a signal may come late.
+    let watched: &'static Watched = Box::leak(Box::new(made.into_iter().next().unwrap()));
+    assert!(WATCHED.set(watched).is_ok());
+    install_handlers();
+
+    let done = AtomicBool::new(false);
+    let threads = Mutex::new(Vec::new());
+    machine.run(NR_ADDING + 1, |cpu| {
+        if cpu.index() < NR_ADDING {
+            // SAFETY: of the running thread.
+            threads.lock().unwrap().push(unsafe { libc::pthread_self() });
+            let mut random = fastrand::Rng::with_seed(cpu.index() as u64);
+            while !done.load(Ordering::Acquire) {
+                // SAFETY: the thread is this CPU until it ends.
+                unsafe { assume_pinned(|_| watched.add(random.i64(-31..32), random.bool())) };
+                if random.u32(..1000) == 0 {
+                    watched.add(random.i64(-500..500), false);
+                }
+            }
+            return;
+        }
+        while threads.lock().unwrap().len() < NR_ADDING {
+            std::thread::yield_now();
+        }
+        let threads = threads.lock().unwrap().clone();
+        for nr in 0..NR_CHECKS {
+            if nr.is_multiple_of(500) {
+                let thread = threads[nr as usize / 500 % NR_ADDING];
+                // SAFETY: a thread that lives until `done`.
+                SIGNALS.iter().for_each(|&signal| unsafe {
+                    libc::pthread_kill(thread, signal);
+                });
+            }
+            watched.check();
+        }
+        done.store(true, Ordering::Release);
+    });
+    machine.run(1, |_| {
+        let sum: i64 = watched.begun.iter().map(|sum| sum.load(Ordering::SeqCst)).sum();
+        assert_eq!((watched.counter.sum(), watched.lazy.sum()), (sum, sum));
+    });
+    assert!(watched.lazy.is_promoted(), "by its policy");
+    println!("{NR_CHECKS} checks, {} interrupts", NR_INTERRUPTS.load(Ordering::Relaxed));
+    assert!(NR_INTERRUPTS.load(Ordering::Relaxed) > 100);
+}

@@ -1,0 +1,233 @@
+//! Lazy counters: exact in every state, and while it changes.
+
+mod common;
+
+use common::machine;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use pcpu::{
+    AllocError, AllocFlags, Batch, CpuChanges, CpuId, Explicit, LazyCounter, LazyCounterSet, PromotionPolicy, Verdict, alloc, with_pin,
+};
+use std::sync::{Barrier, Mutex};
+
+const NR_CPUS: usize = 4;
+
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Runs on one CPU and checks that no object stays behind.
+fn on_boot_cpu(f: impl Fn() + Sync) {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    machine(NR_CPUS).run(1, |_| {
+        let before = alloc::stats().live_objects;
+        f();
+        assert_eq!(alloc::stats().live_objects, before);
+    });
+}
+
+#[test]
+fn values_are_exact_inline_promoted_and_demoted() {
+    on_boot_cpu(|| {
+        let mut set = LazyCounterSet::new([5, -5, 0]);
+        let mut expected = [5i64, -5, 0];
+        for round in 0..2000usize {
+            let (index, amount) = (round % 3, [1, -1, 16, 31, -33, 1 << 40, -7][round % 7]);
+            match round % 4 {
+                0 | 1 => set.add(index, amount),
+                2 => with_pin(|pin| set.add_pinned(pin, index, amount)),
+                _ => set.add_exclusive(index, amount),
+            }
+            expected[index] = expected[index].wrapping_add(amount);
+            assert_eq!(set.sum_all(), expected);
+            assert_eq!(set.sum(index), expected[index]);
+            assert!(set.bounds(index).contains(&expected[index]));
+            if !set.is_promoted() {
+                assert_eq!(set.read_all(), expected, "exact while inline");
+                assert_eq!(set.max_error(index), 0);
+            }
+            match round % 100 {
+                40 => set.promote(AllocFlags::PROCESS).unwrap(),
+                41 => assert!(set.is_promoted()),
+                90 => set.demote(),
+                91 => assert!(!set.is_promoted()),
+                _ => {}
+            }
+        }
+    });
+}
+
+#[test]
+fn the_whole_range_of_i64_is_there_in_every_state() {
+    on_boot_cpu(|| {
+        for initial in [i64::MIN, i64::MIN + 1, -1, 0, i64::MAX - 1, i64::MAX] {
+            let mut counter = LazyCounter::new(initial);
+            for is_promoted in [false, true, false] {
+                assert_eq!(counter.is_promoted(), is_promoted);
+                assert_eq!((counter.read(), counter.sum()), (initial, initial));
+                counter.add(i64::MAX);
+                counter.inc();
+                counter.sub(i64::MIN);
+                assert_eq!(counter.sum(), initial);
+                counter.set(i64::MIN);
+                assert_eq!(counter.sum(), i64::MIN);
+                counter.set(initial);
+                assert_eq!(counter.sum(), initial);
+                if is_promoted { counter.demote() } else { counter.promote(AllocFlags::PROCESS).unwrap() }
+            }
+        }
+    });
+}
+
+#[test]
+fn an_inline_counter_has_no_per_cpu_memory() {
+    on_boot_cpu(|| {
+        let before = alloc::stats().live_objects;
+        let sets: Vec<_> = (0..100).map(|_| LazyCounterSet::<4>::default()).collect();
+        sets.iter().for_each(|set| set.add_all([1, 2, 3, 4]));
+        assert_eq!(alloc::stats().live_objects, before);
+    });
+}
+
+#[test]
+fn values_are_exact_when_promotion_races_with_adds_of_all_cpus() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let machine = machine(NR_CPUS);
+    const NR_SETS: usize = 1000;
+    const NR_ADDS: i64 = 3;
+    let rounds = if cfg!(debug_assertions) { 10 } else { 100 };
+    let (start, end) = (Barrier::new(NR_CPUS), Barrier::new(NR_CPUS));
+    let sets: Vec<_> = (0..NR_SETS).map(|_| Mutex::new(LazyCounterSet::<2, Explicit>::default())).collect();
+    // Shared without the lock during a round; the locks are for the time between rounds.
+    let shared: Vec<_> = sets.iter().map(|set| &raw const *set.lock().unwrap() as usize).collect();
+    let nr_promoted = AtomicUsize::new(0);
+    machine.run(NR_CPUS, |cpu| {
+        for _ in 0..rounds {
+            start.wait();
+            for &set in &shared {
+                // SAFETY: lives longer than the run, and is only shared until the barrier below.
+                let set = unsafe { &*core::ptr::with_exposed_provenance::<LazyCounterSet<2, Explicit>>(set) };
+                for nr in 0..NR_ADDS {
+                    set.add(0, 1);
+                    if nr == cpu.index() as i64 % NR_ADDS && cpu.index() < 2 {
+                        // Two at once: one of them gives its slots back.
+                        set.promote(AllocFlags::PROCESS).unwrap();
+                    }
+                    with_pin(|pin| set.add_pinned(pin, 1, -40));
+                }
+                let sum = set.sum(0);
+                assert!((NR_ADDS..=NR_CPUS as i64 * NR_ADDS).contains(&sum), "{sum} misses an add of this CPU, or has one twice");
+            }
+            end.wait();
+            if cpu == CpuId::BOOT {
+                for set in &sets {
+                    let mut set = set.lock().unwrap();
+                    let all = NR_CPUS as i64 * NR_ADDS;
+                    assert_eq!(set.sum_all(), [all, -40 * all]);
+                    nr_promoted.fetch_add(usize::from(set.is_promoted()), Ordering::Relaxed);
+                    set.demote();
+                    assert_eq!(set.sum_all(), [all, -40 * all]);
+                    set.set(0, 0);
+                    set.set(1, 0);
+                }
+            }
+        }
+    });
+    assert_eq!(nr_promoted.into_inner(), rounds * NR_SETS);
+    machine.run(1, |_| assert_eq!(alloc::stats().live_objects, 0, "the slots of who came second were given back"));
+}
+
+/// Every add wants a promotion.
+struct Eager;
+
+impl PromotionPolicy for Eager {
+    const NEW: Self = Eager;
+
+    fn observe(&self) -> Verdict {
+        Verdict::Promote
+    }
+}
+
+#[test]
+fn without_memory_a_counter_stays_inline_and_exact_and_tries_again() {
+    on_boot_cpu(|| {
+        let counter = LazyCounter::with(0, Batch::DEFAULT, Eager);
+        // Every slot of that class that there is without a source; an add must not ask for more.
+        let mut taken = Vec::new();
+        while let Ok(handle) = alloc::allocate(8, 8, AllocFlags::INTERRUPT) {
+            taken.push(handle);
+        }
+        for nr in 1..=10 {
+            counter.inc();
+            assert_eq!((counter.read(), counter.sum()), (nr, nr));
+            assert!(!counter.is_promoted() && counter.wants_promotion());
+        }
+        assert_eq!(counter.promote(AllocFlags::INTERRUPT), Err(AllocError::ChunksFull));
+        // SAFETY: allocated above.
+        taken.into_iter().for_each(|handle| unsafe { alloc::free_clean(handle, 8, 8) });
+        counter.inc();
+        assert!(counter.is_promoted() && !counter.wants_promotion(), "the next add had memory");
+        counter.inc();
+        assert_eq!(counter.sum(), 12);
+    });
+}
+
+#[test]
+fn a_policy_that_asks_leaves_the_promotion_to_others() {
+    struct Asking;
+    impl PromotionPolicy for Asking {
+        const NEW: Self = Asking;
+
+        fn observe(&self) -> Verdict {
+            Verdict::Ask
+        }
+    }
+    on_boot_cpu(|| {
+        let set = LazyCounterSet::<4, Asking>::default();
+        assert!(!set.wants_promotion());
+        set.inc(1);
+        assert!(set.wants_promotion() && !set.is_promoted());
+        set.promote(AllocFlags::PROCESS).unwrap();
+        assert!(!set.wants_promotion() && set.is_promoted());
+        assert_eq!(set.sum_all(), [0, 1, 0, 0]);
+    });
+}
+
+#[test]
+fn a_counter_of_one_cpu_is_never_promoted() {
+    on_boot_cpu(|| {
+        let set = LazyCounterSet::new([0; 4]);
+        for round in 0..100_000 {
+            set.add(round % 4, 1);
+        }
+        assert!(!set.is_promoted() && !set.wants_promotion());
+    });
+}
+
+#[test]
+fn two_cpus_in_turns_promote_at_the_eighth_change() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let turn = AtomicUsize::new(0);
+    let set = Mutex::new(LazyCounterSet::<4>::default());
+    let promoted_at = Mutex::new(None);
+    machine(NR_CPUS).run(2, |cpu| {
+        for round in 0..20 {
+            while turn.load(Ordering::Acquire) != 2 * round + cpu.index() {
+                std::thread::yield_now();
+            }
+            let set = set.lock().unwrap();
+            set.inc(0);
+            if set.is_promoted() {
+                promoted_at.lock().unwrap().get_or_insert(2 * round + cpu.index());
+            }
+            turn.fetch_add(1, Ordering::Release);
+        }
+        if cpu == CpuId::BOOT {
+            while turn.load(Ordering::Acquire) < 40 {
+                std::thread::yield_now();
+            }
+            let mut set = set.lock().unwrap();
+            assert_eq!(set.sum(0), 40);
+            set.demote();
+        }
+    });
+    let nr_changes = (CpuChanges::<false>::LIMIT / CpuChanges::<false>::STEP) as usize;
+    assert_eq!(*promoted_at.lock().unwrap(), Some(nr_changes));
+}
