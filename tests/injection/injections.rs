@@ -93,6 +93,18 @@ pub const COUNTING: &[Injection<Objects>] = &[
     }),
 ];
 
+/// What happens to the counter with a limit, which is not for NMIs.
+pub const SPENDING: &[Injection<Objects>] = &[
+    with_irqs_on("an interrupt spends", |world| in_handler(|| world.spend(1))),
+    with_irqs_on("an interrupt spends much", |world| in_handler(|| world.spend(150))),
+    with_irqs_on("another CPU spends", |world| on_another_cpu(|| world.spend(40))),
+    with_irqs_on("the task moves to another CPU after another task spent there", |world| {
+        migrate_to(next_cpu());
+        world.spend(33);
+    }),
+    MOVES,
+];
+
 const NMI_ALLOCATES: Injection<Objects> = anywhere("an NMI allocates", |world| in_handler(|| allocate(world, 1, AllocFlags::NMI)));
 const NMI_FREES: Injection<Objects> = anywhere("an NMI frees", |world| in_handler(|| free(world, 1)));
 const MOVES: Injection<Objects> = with_irqs_on("the task moves to another CPU", |_| migrate_to(next_cpu()));

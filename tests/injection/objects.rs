@@ -3,7 +3,10 @@
 use core::cell::Cell;
 use core::num::NonZeroUsize;
 use core::ptr;
-use pcpu::{AllocError, AllocFlags, Counter, CounterSet, CpuId, DEFAULT_UNIT_BYTES, alloc, per_cpu};
+use pcpu::{
+    AllocError, AllocFlags, Counter, CounterSet, CpuId, DEFAULT_UNIT_BYTES, EventCounter, HighWater, LazyCounter, LazyCounterSet,
+    LimitCounter, alloc, per_cpu,
+};
 
 use crate::cpus::{NR_CPUS, copy_on, migrate_to};
 use crate::explorer::World;
@@ -11,6 +14,9 @@ use crate::pool::POOL;
 
 /// The class that most cases work on.
 pub const SIZE: usize = 16;
+
+/// What the counter with a limit must not exceed: a few batches.
+pub const LIMIT: u64 = 200;
 
 /// Objects in use at a time, at most.
 const MAX_LIVE: usize = 256;
@@ -77,9 +83,21 @@ pub struct Objects {
     nr_live: Cell<usize>,
     pub counter: Counter,
     pub set: CounterSet<3>,
+    pub lazy: LazyCounterSet<2>,
+    /// Promoted from the start.
+    pub promoted: LazyCounter,
+    pub events: EventCounter,
+    pub mark: HighWater,
+    pub limit: LimitCounter,
     /// What the counters must sum up to.
     pub expected: Cell<i64>,
     pub expected_set: [Cell<i64>; 3],
+    pub expected_lazy: [Cell<i64>; 2],
+    pub expected_promoted: Cell<i64>,
+    pub expected_events: Cell<u64>,
+    pub expected_limit: Cell<u64>,
+    /// The highest value recorded.
+    pub highest: Cell<u64>,
     /// What the operation under way adds to the counter.
     pub pending: Cell<i64>,
     pub expected_total: Cell<u64>,
@@ -98,13 +116,25 @@ impl World for Objects {
             alloc::drain_this_cpu();
         }
         migrate_to(CpuId::BOOT);
+        let promoted = LazyCounter::new(0);
+        promoted.promote(AllocFlags::PROCESS).expect("room");
         Objects {
             live: [const { Cell::new(None) }; MAX_LIVE],
             nr_live: Cell::new(0),
             counter: Counter::new(0).expect("room"),
             set: CounterSet::new([0; 3]).expect("room"),
+            lazy: LazyCounterSet::new([0; 2]),
+            promoted,
+            events: EventCounter::new().expect("room"),
+            mark: HighWater::new().expect("room"),
+            limit: LimitCounter::new(LIMIT).expect("room"),
             expected: Cell::new(0),
             expected_set: [const { Cell::new(0) }; 3],
+            expected_lazy: [const { Cell::new(0) }; 2],
+            expected_promoted: Cell::new(0),
+            expected_events: Cell::new(0),
+            expected_limit: Cell::new(0),
+            highest: Cell::new(0),
             pending: Cell::new(0),
             expected_total: Cell::new(0),
             expected_purse: Cell::new(0),
@@ -120,12 +150,17 @@ impl World for Objects {
         assert_eq!(self.set.sum_all(), self.expected_set.each_ref().map(Cell::get), "the sums are exact");
         assert_eq!(TOTAL.sum(), self.expected_total.get(), "a word's sum is exact");
         assert_eq!(PURSE.sum(), self.expected_purse.get(), "nothing was taken twice or lost");
-        let nr_counters = 2;
+        assert_eq!(self.lazy.sum_all(), self.expected_lazy.each_ref().map(Cell::get), "the sums are exact");
+        assert_eq!(self.promoted.sum(), self.expected_promoted.get(), "the sum is exact");
+        assert_eq!(self.events.sum(), self.expected_events.get(), "no event is lost");
+        assert_eq!(self.mark.max(), self.highest.get(), "the highest value stays");
+        assert_eq!(self.limit.value(), self.expected_limit.get(), "what is left is somewhere");
+        let nr_counters = 6 + usize::from(self.lazy.is_promoted());
         assert_eq!(alloc::stats().live_objects, (self.nr_live.get() + nr_counters) as u64, "the statistics agree");
         while self.nr_live.get() > 0 {
             self.free_last();
         }
-        drop((self.counter, self.set));
+        drop((self.counter, self.set, self.lazy, self.promoted, self.events, self.mark, self.limit));
         for cpu in CpuId::possible() {
             // SAFETY: words that only this thread uses.
             unsafe { (*TOTAL.ptr_on(cpu), *PURSE.ptr_on(cpu)) = (0, 0) };
@@ -227,9 +262,35 @@ impl Objects {
             self.set.add(index, amount);
             self.expected_set[index].set(self.expected_set[index].get() + amount);
         }
+        self.lazy.add(0, 1);
+        self.lazy.add(1, -40);
+        for (index, amount) in [(0, 1), (1, -40)] {
+            self.expected_lazy[index].set(self.expected_lazy[index].get() + amount);
+        }
+        self.promoted.add(31);
+        self.expected_promoted.set(self.expected_promoted.get() + 31);
+        self.events.add(2);
+        self.expected_events.set(self.expected_events.get() + 2);
+        self.record(self.highest.get() + 1);
         TOTAL.add(5);
         self.expected_total.set(self.expected_total.get() + 5);
         PURSE.add(7);
         self.expected_purse.set(self.expected_purse.get() + 7);
+    }
+
+    /// Records a value in the high-water mark.
+    pub fn record(&self, value: u64) {
+        self.mark.record(value);
+        self.highest.set(self.highest.get().max(value));
+    }
+
+    /// Adds to the counter with a limit, or gives everything back if that would exceed it.
+    pub fn spend(&self, amount: u64) {
+        if self.limit.try_add(amount).is_ok() {
+            self.expected_limit.set(self.expected_limit.get() + amount);
+            assert!(self.expected_limit.get() <= LIMIT, "above the limit");
+        } else {
+            self.limit.sub(self.expected_limit.replace(0));
+        }
     }
 }

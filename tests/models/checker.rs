@@ -1,6 +1,6 @@
 //! An exhaustive search of the states that a model's threads can reach.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, VecDeque};
 use std::fmt::Debug;
 use std::hash::Hash;
 
@@ -14,7 +14,7 @@ pub trait Model: Clone + Eq + Hash + Debug {
     /// The state in which the thread was moved to the other CPU, if it can be moved.
     fn moved(&self, thread: usize) -> Option<Self>;
 
-    /// Whether the thread has ended.
+    /// Whether the thread has ended, or rests before it begins anew.
     fn has_ended(&self, thread: usize) -> bool;
 
     /// What must hold when all threads have ended.
@@ -24,25 +24,66 @@ pub trait Model: Clone + Eq + Hash + Debug {
 /// What is wrong with a state.
 pub type Fault = &'static str;
 
-/// Visits all states that can be reached, and returns how many they are, or the first fault.
+/// Visits all states that can be reached, the nearest ones first, and returns how many they are, or the first fault.
+///
+/// It is a fault, too, if a thread that steps alone, while all others are held up, need not end: then a nested context would loop for ever.
 pub fn explore<M: Model>(initial: M) -> Result<usize, Fault> {
-    let mut seen = HashSet::from([initial.clone()]);
-    let mut unvisited = vec![initial];
-    while let Some(state) = unvisited.pop() {
-        let steps = (0..M::NR_THREADS).flat_map(|thread| state.steps(thread)).collect::<Result<Vec<M>, Fault>>()?;
-        if steps.is_empty() {
-            if !(0..M::NR_THREADS).all(|thread| state.has_ended(thread)) {
+    let mut numbers = HashMap::from([(initial.clone(), 0)]);
+    let mut unvisited = VecDeque::from([initial]);
+    let mut steps_alone = vec![Vec::new(); M::NR_THREADS];
+    for number in 0.. {
+        let Some(state) = unvisited.pop_front() else { break };
+        let mut number_of = |next: M| {
+            let nr_known = numbers.len();
+            *numbers.entry(next).or_insert_with_key(|next| {
+                unvisited.push_back(next.clone());
+                nr_known
+            })
+        };
+        let mut nr_steps = 0;
+        for (thread, steps_alone) in steps_alone.iter_mut().enumerate() {
+            for next in state.steps(thread) {
+                let next = number_of(next?);
+                nr_steps += 1;
+                if !state.has_ended(thread) {
+                    steps_alone.push((number, next));
+                }
+            }
+        }
+        let ended = |thread| state.has_ended(thread);
+        if nr_steps == 0 {
+            if !(0..M::NR_THREADS).all(ended) {
                 return Err("threads wait for each other");
             }
             state.check_end()?;
         }
-        let moves = (0..M::NR_THREADS).filter(|&thread| !state.has_ended(thread)).filter_map(|thread| state.moved(thread));
-        for next in steps.into_iter().chain(moves) {
-            if !seen.contains(&next) {
-                seen.insert(next.clone());
-                unvisited.push(next);
+        let moves = (0..M::NR_THREADS).filter(|&thread| !ended(thread)).filter_map(|thread| state.moved(thread));
+        moves.for_each(|moved| {
+            number_of(moved);
+        });
+    }
+    if steps_alone.iter().any(|steps| has_cycle(numbers.len(), steps)) {
+        return Err("a thread loops for ever on its own");
+    }
+    Ok(numbers.len())
+}
+
+/// Whether steps, in the order of the states that they leave, lead back to where they began: not if all of them go when states that no
+/// step is left to are removed one after the other.
+fn has_cycle(nr_states: usize, steps: &[(usize, usize)]) -> bool {
+    let mut nr_into = vec![0; nr_states];
+    steps.iter().for_each(|&(_, to)| nr_into[to] += 1);
+    let mut without: Vec<usize> = (0..nr_states).filter(|&state| nr_into[state] == 0).collect();
+    let mut nr_left = steps.len();
+    while let Some(state) = without.pop() {
+        let first = steps.partition_point(|&(from, _)| from < state);
+        for &(_, to) in steps[first..].iter().take_while(|&&(from, _)| from == state) {
+            nr_left -= 1;
+            nr_into[to] -= 1;
+            if nr_into[to] == 0 {
+                without.push(to);
             }
         }
     }
-    Ok(seen.len())
+    nr_left > 0
 }
