@@ -70,7 +70,7 @@ unsafe impl<T> Place for Handle<T> {
 ///
 /// # Safety
 ///
-/// It is.
+/// All bytes zero is a value of the type: no reference, no enum without a variant 0.
 pub unsafe trait Zeroable {}
 
 macro_rules! zeroable {
@@ -88,6 +88,8 @@ zeroable!(core::sync::atomic::AtomicUsize, core::sync::atomic::AtomicIsize, core
 unsafe impl<T> Zeroable for *mut T {}
 // SAFETY: null.
 unsafe impl<T> Zeroable for *const T {}
+// SAFETY: null.
+unsafe impl<T> Zeroable for core::sync::atomic::AtomicPtr<T> {}
 // SAFETY: each element is zero.
 unsafe impl<T: Zeroable, const N: usize> Zeroable for [T; N] {}
 // SAFETY: transparent.

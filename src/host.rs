@@ -123,7 +123,7 @@ impl Machine {
                     // nothing else uses GS on Linux. The rest is the caller's promise.
                     let outcome = unsafe { area::init(memory, layout.size_bytes(), &layout) };
                     if outcome.is_ok() {
-                        area::uninstall(CpuId::BOOT);
+                        area::leave(CpuId::BOOT);
                     }
                     outcome
                 })
@@ -178,6 +178,6 @@ struct Uninstall(CpuId);
 
 impl Drop for Uninstall {
     fn drop(&mut self) {
-        area::uninstall(self.0);
+        area::leave(self.0);
     }
 }

@@ -26,7 +26,7 @@ mod var;
 mod word;
 
 pub use alloc::{AllocError, AllocFlags};
-pub use area::{AreaLayout, DEFAULT_UNIT_BYTES, InitError, InstallError, LayoutError, init, install, pcpu_install};
+pub use area::{AreaLayout, DEFAULT_UNIT_BYTES, InitError, InstallError, LayoutError, init, install, pcpu_install, uninstall};
 #[cfg(feature = "alloc")]
 pub use counter::CounterVec;
 pub use counter::{

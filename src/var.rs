@@ -280,7 +280,7 @@ impl<T> TemplateCell<T> {
 
 /// A pristine value: never read but by a byte copy, so it is shared without being used.
 #[repr(transparent)]
-#[derive(Debug)]
+#[expect(missing_debug_implementations, reason = "it would use the value")]
 pub struct Pristine<T>(T);
 
 // SAFETY: nothing but its bytes is read.
@@ -400,22 +400,33 @@ macro_rules! __template {
 /// pcpu::field!(CPU, ticks.system).add(10);
 /// assert_eq!(pcpu::field!(CPU, ticks.system).sum(), 10);
 ///
-/// // A field can be a variable with fields itself.
+/// // A field can be a variable with fields itself, and so can what a `PerCpuBox` holds.
 /// let ticks = pcpu::field!(CPU, ticks);
 /// pcpu::field!(ticks => Ticks, user).dec();
 /// assert_eq!(pcpu::field!(CPU, ticks.user).get(), u64::MAX);
+/// ```
+///
+/// An expression for the variable is not in an unsafe context:
+///
+/// ```compile_fail,E0133
+/// pcpu::per_cpu! { static PAIR: (u64, u64) = (0, 0); }
+/// unsafe fn promise() -> &'static pcpu::Var<PAIR> { &PAIR }
+/// pcpu::field!(promise() => (u64, u64), 0).inc();
 /// ```
 #[macro_export]
 macro_rules! field {
     ($variable:path, $($field:tt)+) => {
         $crate::field!($variable => <$variable as $crate::__private::Place>::Value, $($field)+)
     };
-    ($variable:expr => $type:ty, $($field:tt)+) => {{
-        // SAFETY: the closure names the field whose offset is taken, so the types agree.
-        unsafe {
-            ($variable).project::<_, $crate::__private::Bytes<{ ::core::mem::offset_of!($type, $($field)+) }>>(
-                |value: *const $type| &raw const (*value).$($field)+,
-            )
+    ($variable:expr => $type:ty, $($field:tt)+) => {
+        // The user's expression stays outside of the unsafe block.
+        match &($variable) {
+            // SAFETY: the closure names the field whose offset is taken, so the types agree.
+            variable => unsafe {
+                (*variable).project::<_, $crate::__private::Bytes<{ ::core::mem::offset_of!($type, $($field)+) }>>(
+                    |value: *const $type| &raw const (*value).$($field)+,
+                )
+            },
         }
-    }};
+    };
 }

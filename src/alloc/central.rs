@@ -102,6 +102,23 @@ impl Central {
         self.nr_chunks += 1;
     }
 
+    /// Keeps the list of chunks in order when blocks of one on it were taken: empty ones come last, full ones are not on it.
+    fn chunk_lost_free(&mut self, chunk: NonNull<Chunk>, was_empty: bool) {
+        // SAFETY: chunks are ours; no reference to this one is held.
+        let is_full = unsafe { chunk.as_ref() }.nr_free_blocks == 0;
+        // SAFETY: it is on the list; no reference is held.
+        unsafe {
+            if was_empty || is_full {
+                self.chunks.remove(chunk);
+            }
+            // Not every request fits every empty chunk, so it may have stood behind others that stay empty.
+            if was_empty && !is_full {
+                self.chunks.push_first(chunk);
+            }
+        }
+        self.nr_empty_chunks -= usize::from(was_empty);
+    }
+
     /// A block of that class with free objects.
     fn block_with_free(&mut self, class: Class) -> Option<NonNull<Block>> {
         if let Some(block) = self.partial[class.index()].first() {
@@ -112,25 +129,21 @@ impl Central {
             let this = unsafe { chunk.as_mut() };
             let was_empty = this.is_empty();
             let Some(block) = this.assign_block(class) else { continue };
-            let is_full = this.nr_free_blocks == 0;
-            self.nr_empty_chunks -= usize::from(was_empty);
+            self.chunk_lost_free(chunk, was_empty);
             self.nr_used_blocks += 1;
-            // SAFETY: both are ours and on the lists as the invariants say; no reference is held.
-            unsafe {
-                if is_full {
-                    self.chunks.remove(chunk);
-                }
-                self.partial[class.index()].push_first(block);
-            }
+            // SAFETY: the block is ours and on no list; no reference to it is held.
+            unsafe { self.partial[class.index()].push_first(block) };
             return Some(block);
         }
         None
     }
 
-    /// Takes an object for the caller, and up to `nr_stock` more of the same word for its magazine.
-    pub(super) fn refill(&mut self, class: Class, magazine: ThisCpu, nr_stock: usize) -> Option<NonZeroUsize> {
+    /// Takes an object for the caller, and up to `nr_stock` more of the same word for its magazine; asks for that number if there are
+    /// free objects at all.
+    pub(super) fn refill(&mut self, class: Class, magazine: ThisCpu, nr_stock: impl FnOnce() -> usize) -> Option<NonZeroUsize> {
         let mut taken = None;
         let mut block = self.block_with_free(class)?;
+        let nr_stock = nr_stock();
         // SAFETY: a block on a list is ours; no other reference to it is held.
         let this = unsafe { block.as_mut() };
         this.take_word(class, nr_stock + 1, |handle| match taken {
@@ -211,15 +224,10 @@ impl Central {
             let this = unsafe { chunk.as_mut() };
             let (was_empty, nr_before) = (this.is_empty(), this.nr_free_blocks);
             let Some(handle) = this.allocate_run(size_bytes, align_bytes) else { continue };
-            let nr_left = this.nr_free_blocks;
-            self.nr_empty_chunks -= usize::from(was_empty);
-            self.nr_used_blocks += nr_before - nr_left;
+            self.nr_used_blocks += nr_before - this.nr_free_blocks;
+            self.chunk_lost_free(chunk, was_empty);
             self.nr_runs += 1;
             self.run_bytes += size_bytes as u64;
-            if nr_left == 0 {
-                // SAFETY: it is on the list; no reference is held.
-                unsafe { self.chunks.remove(chunk) };
-            }
             return Some(handle);
         }
         None
@@ -271,9 +279,13 @@ impl Central {
         let mut released = List::new();
         while self.nr_empty_chunks > nr_kept {
             let Some(chunk) = self.chunks.last() else { break };
-            // SAFETY: empty chunks come last; no reference to a chunk is held.
+            // SAFETY: chunks are ours.
+            if !unsafe { chunk.as_ref() }.is_empty() {
+                debug_assert!(false, "empty chunks come last");
+                break;
+            }
+            // SAFETY: no reference to a chunk is held, and nothing of this one is in use.
             unsafe {
-                debug_assert!(chunk.as_ref().is_empty());
                 self.chunks.remove(chunk);
                 self.directory.remove(chunk);
                 released.push_first(chunk);

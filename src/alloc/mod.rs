@@ -220,7 +220,10 @@ fn attempt_or_grow<R>(layout: &AreaLayout, flags: AllocFlags, mut f: impl FnMut(
             return Err(AllocError::ChunksFull);
         }
         let source = CENTRAL.with(|central| central.source()).ok_or(AllocError::NoSource)?;
-        let memory = source.allocate(layout).ok_or(AllocError::SourceExhausted { chunk_bytes: layout.size_bytes() })?;
+        let Some(memory) = source.allocate(layout) else {
+            // The source's last memory may be a chunk that another CPU added meanwhile.
+            return attempt(flags, &mut f)?.ok_or(AllocError::SourceExhausted { chunk_bytes: layout.size_bytes() });
+        };
         memory.as_ptr().expose_provenance();
         // SAFETY: the source promises memory of that layout, which nobody else uses yet.
         let chunk = unsafe {
@@ -251,8 +254,10 @@ fn allocate_missed(class: Class, flags: AllocFlags) -> Result<NonZeroUsize, Allo
                 attempt_or_grow(&layout, flags, |central| {
                     // Interrupts are off from here to the end of the refill, so this is one CPU's magazine.
                     let magazine = ThisCpu::of(class);
-                    magazine.count_miss(class, layout.nr_cpus());
-                    central.refill(class, magazine, magazine.capacity() / 2)
+                    central.refill(class, magazine, || {
+                        magazine.count_miss(class, layout.nr_cpus());
+                        magazine.capacity() / 2
+                    })
                 })
             })
             .map_err(failed)?,
@@ -367,7 +372,7 @@ pub fn prefill(size_bytes: usize, align_bytes: usize, nr: usize) -> Result<(), A
             if stocked >= nr {
                 return Some(());
             }
-            let handle = central.refill(class, magazine, nr - stocked - 1)?;
+            let handle = central.refill(class, magazine, || nr - stocked - 1)?;
             if !magazine.stock(handle) {
                 central.put_freed(class, handle);
             }

@@ -16,7 +16,8 @@ pub unsafe trait Source: Sync {
     /// Memory for a chunk, or `None`. Its contents do not matter.
     ///
     /// Called without any lock held and with the caller's interrupt state, only for allocations whose flags contain
-    /// [`AllocFlags::GROW`](crate::AllocFlags::GROW). It may itself allocate per-CPU objects.
+    /// [`AllocFlags::GROW`](crate::AllocFlags::GROW). It may itself allocate per-CPU objects, with flags without
+    /// `GROW`: else it would be called again for that.
     fn allocate(&self, chunk: &AreaLayout) -> Option<NonNull<u8>>;
 
     /// Takes a chunk's memory back.
@@ -27,7 +28,7 @@ pub unsafe trait Source: Sync {
     unsafe fn release(&self, memory: NonNull<u8>, chunk: &AreaLayout);
 }
 
-/// Chunks from a buffer of the embedder's: for kernels without a heap.
+/// Chunks from a buffer of the embedder's: for kernels without a heap. All chunks have one layout; the first one decides.
 ///
 /// ```
 /// use core::mem::MaybeUninit;
@@ -44,6 +45,8 @@ pub unsafe trait Source: Sync {
 pub struct Buffer {
     start: AtomicPtr<u8>,
     size_bytes: AtomicU64,
+    /// The layout that the buffer is cut into pieces for, from the first allocation on; 0 before.
+    cut_for: AtomicU64,
     /// A bit for each piece of a chunk's size that is handed out.
     taken: [AtomicU64; Buffer::MAX_CHUNKS / 64],
 }
@@ -57,6 +60,7 @@ impl Buffer {
         Buffer {
             start: AtomicPtr::new(core::ptr::null_mut()),
             size_bytes: AtomicU64::new(0),
+            cut_for: AtomicU64::new(0),
             taken: [const { AtomicU64::new(0) }; Self::MAX_CHUNKS / 64],
         }
     }
@@ -83,6 +87,16 @@ impl Buffer {
     fn piece_bytes(chunk: &AreaLayout) -> usize {
         chunk.size_bytes().next_multiple_of(chunk.align_bytes())
     }
+
+    /// Whether the pieces are for chunks of that layout; those of another one would overlap them. The first layout decides.
+    fn is_cut_for(&self, chunk: &AreaLayout) -> bool {
+        // A piece is a multiple of a line, so the alignment's logarithm fits below.
+        let wanted = Self::piece_bytes(chunk) as u64 | u64::from(chunk.align_bytes().trailing_zeros());
+        match self.cut_for.compare_exchange(0, wanted, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => true,
+            Err(there) => there == wanted,
+        }
+    }
 }
 
 impl Default for Buffer {
@@ -94,6 +108,9 @@ impl Default for Buffer {
 // SAFETY: pieces of the buffer, which is static; each is handed out to one at a time.
 unsafe impl Source for Buffer {
     fn allocate(&self, chunk: &AreaLayout) -> Option<NonNull<u8>> {
+        if !self.is_cut_for(chunk) {
+            return None;
+        }
         let (start, nr_pieces) = self.pieces(chunk);
         let piece = (0..nr_pieces).find(|&piece| {
             let bit = 1 << (piece % 64);

@@ -242,13 +242,25 @@ pub unsafe extern "C" fn pcpu_install(cpu: u32) -> u32 {
     }
 }
 
-/// Ends this thread's time as `cpu`.
-#[cfg(feature = "host")]
-pub(crate) fn uninstall(cpu: CpuId) {
-    // SAFETY: this thread touches no per-CPU data after this, and works in the template if it does.
-    unsafe { arch::set_gs_base(0) };
+/// Lets a CPU that went offline be [installed](install) again, with what its area holds: after an unplug, or a sleep in which it lost
+/// its registers. Its magazines may have been [drained](crate::alloc::drain_offline_cpu) meanwhile.
+///
+/// # Safety
+///
+/// `cpu` executes nothing, not even NMIs, until it is installed again.
+pub unsafe fn uninstall(cpu: CpuId) {
     // SAFETY: as in `install`.
     unsafe { AtomicBool::from_ptr(&raw mut (*HEADER.ptr_on(cpu)).installed) }.store(false, Ordering::Release);
+}
+
+/// Ends this thread's time as `cpu`.
+#[cfg(feature = "host")]
+pub(crate) fn leave(cpu: CpuId) {
+    // SAFETY: this thread touches no per-CPU data after this, and works in the template if it does; so it is that CPU no more.
+    unsafe {
+        arch::set_gs_base(0);
+        uninstall(cpu);
+    }
 }
 
 #[cfg(test)]

@@ -17,8 +17,8 @@ mod record;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 #[cfg(feature = "host")]
-pub(crate) use init::uninstall;
-pub use init::{InitError, InstallError, init, install, pcpu_install};
+pub(crate) use init::leave;
+pub use init::{InitError, InstallError, init, install, pcpu_install, uninstall};
 pub use layout::{AreaLayout, DEFAULT_UNIT_BYTES, LINE_BYTES, LayoutError};
 pub use record::InitRecord;
 pub(crate) use record::template;

@@ -203,10 +203,13 @@ impl LimitCounter {
 
     /// Takes back what was added before. Context: process and interrupt.
     ///
-    /// In debug builds, panics if it is more than the value can be.
+    /// What was not added before must not be taken back: the counter would let so much more pass.
+    ///
+    /// # Panics
+    /// If it is more than the limit.
     #[inline]
     pub fn sub(&self, amount: u64) {
-        debug_assert!(amount <= self.limit, "{amount} was never added");
+        assert!(amount <= self.limit, "{amount} was never added: the limit is {}", self.limit);
         let amount = amount as i64;
         let keeps = 2 * self.batch.get() as i64;
         let cpu = CpuId::current();

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Debug;
-use std::hash::Hash;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 /// Shared memory and threads. A state is a value; a thread is its program counter, its registers and the CPU that it is on.
 pub trait Model: Clone + Eq + Hash + Debug {
@@ -28,7 +28,7 @@ pub type Fault = &'static str;
 ///
 /// It is a fault, too, if a thread that steps alone, while all others are held up, need not end: then a nested context would loop for ever.
 pub fn explore<M: Model>(initial: M) -> Result<usize, Fault> {
-    let mut numbers = HashMap::from([(initial.clone(), 0)]);
+    let mut numbers = HashMap::<M, usize, BuildHasherDefault<Mix>>::from_iter([(initial.clone(), 0)]);
     let mut unvisited = VecDeque::from([initial]);
     let mut steps_alone = vec![Vec::new(); M::NR_THREADS];
     for number in 0.. {
@@ -71,13 +71,18 @@ pub fn explore<M: Model>(initial: M) -> Result<usize, Fault> {
 /// Whether steps, in the order of the states that they leave, lead back to where they began: not if all of them go when states that no
 /// step is left to are removed one after the other.
 fn has_cycle(nr_states: usize, steps: &[(usize, usize)]) -> bool {
-    let mut nr_into = vec![0; nr_states];
-    steps.iter().for_each(|&(_, to)| nr_into[to] += 1);
+    let (mut nr_into, mut first) = (vec![0; nr_states], vec![0; nr_states + 1]);
+    for &(from, to) in steps {
+        nr_into[to] += 1;
+        first[from + 1] += 1;
+    }
+    for state in 0..nr_states {
+        first[state + 1] += first[state];
+    }
     let mut without: Vec<usize> = (0..nr_states).filter(|&state| nr_into[state] == 0).collect();
     let mut nr_left = steps.len();
     while let Some(state) = without.pop() {
-        let first = steps.partition_point(|&(from, _)| from < state);
-        for &(_, to) in steps[first..].iter().take_while(|&&(from, _)| from == state) {
+        for &(_, to) in &steps[first[state]..first[state + 1]] {
             nr_left -= 1;
             nr_into[to] -= 1;
             if nr_into[to] == 0 {
@@ -86,4 +91,34 @@ fn has_cycle(nr_states: usize, steps: &[(usize, usize)]) -> bool {
         }
     }
     nr_left > 0
+}
+
+/// Firefox's hash: states are small, and the standard library's takes most of the time in a debug build.
+#[derive(Default)]
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
+    }
+
+    fn write_u8(&mut self, value: u8) {
+        self.write_u64(value.into());
+    }
+
+    fn write_usize(&mut self, value: usize) {
+        self.write_u64(value as u64);
+    }
+
+    fn write_isize(&mut self, value: isize) {
+        self.write_u64(value as u64);
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0.rotate_left(26)
+    }
 }
