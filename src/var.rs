@@ -317,25 +317,53 @@ impl<T> Pristine<T> {
 /// ```
 #[macro_export]
 macro_rules! per_cpu {
-    ($($(#[$attribute:meta])* $visibility:vis static $name:ident: $type:ty = $value:expr;)*) => {$(
-        $crate::__per_cpu_place! { $visibility $name: $type = $value }
-
-        $(#[$attribute])*
-        $visibility static $name: $crate::Var<$name> = $crate::Var::new($name { _private: () });
+    ($($(#[$($attribute:tt)*])* $visibility:vis static $name:ident: $type:ty = $value:expr;)*) => {$(
+        $crate::__split_attributes! { __per_cpu_static [] [] $(#[$($attribute)*])* ; $visibility $name: $type = $value }
     )*};
+}
+
+/// One variable of [`per_cpu!`](crate::per_cpu).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __per_cpu_static {
+    ([$($cfg:tt)*] [$($attribute:tt)*] $visibility:vis $name:ident: $type:ty = $value:expr) => {
+        $crate::__per_cpu_place! { [$($cfg)*] $visibility $name: $type = $value }
+
+        $($cfg)*
+        $($attribute)*
+        $visibility static $name: $crate::Var<$name> = $crate::Var::new($name { _private: () });
+    };
+}
+
+/// Sorts attributes and hands them on to the macro that is named: conditions, which all of its items need, and others, which are for the
+/// static alone.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __split_attributes {
+    ($next:ident [$($cfg:tt)*] [$($other:tt)*] #[cfg $($condition:tt)*] $($rest:tt)*) => {
+        $crate::__split_attributes! { $next [$($cfg)* #[cfg $($condition)*]] [$($other)*] $($rest)* }
+    };
+    ($next:ident [$($cfg:tt)*] [$($other:tt)*] #[$($attribute:tt)*] $($rest:tt)*) => {
+        $crate::__split_attributes! { $next [$($cfg)*] [$($other)* #[$($attribute)*]] $($rest)* }
+    };
+    ($next:ident [$($cfg:tt)*] [$($other:tt)*] ; $($rest:tt)*) => {
+        $crate::$next! { [$($cfg)*] [$($other)*] $($rest)* }
+    };
 }
 
 /// A static per-CPU variable's place: a type of that name.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __per_cpu_place {
-    ($visibility:vis $name:ident: $type:ty = $value:expr) => {
+    ([$($cfg:tt)*] $visibility:vis $name:ident: $type:ty = $value:expr) => {
+        $($cfg)*
         #[doc(hidden)]
         #[allow(non_camel_case_types, clippy::upper_case_acronyms, missing_debug_implementations, missing_docs)]
         $visibility struct $name {
             _private: (),
         }
 
+        $($cfg)*
         const _: () = {
             $crate::__template! { $type = $value }
 

@@ -173,3 +173,27 @@ fn a_static_add_from_all_cpus_loses_nothing() {
         }
     });
 }
+
+per_cpu! {
+    /// Neither the type nor the value is there.
+    #[cfg(not(all()))]
+    static LEFT_OUT: NoSuchType = NO_SUCH_VALUE;
+    #[cfg(all())]
+    #[allow(dead_code)]
+    static LEFT_IN: u8 = 1;
+}
+
+pcpu::counters! {
+    #[cfg(not(all()))]
+    enum LeftOutNames { One }
+    #[cfg(not(all()))]
+    static LEFT_OUT_EVENTS: EventCounter = "left.out";
+    #[cfg(not(all()))]
+    static LEFT_OUT_COUNTER: Counter = NO_SUCH_VALUE;
+}
+
+#[test]
+fn a_variable_can_depend_on_a_condition() {
+    machine(NR_CPUS).run(1, |_| assert_eq!(LEFT_IN.get(), 1));
+    assert!(pcpu::named_counters().iter().all(|counter| counter.name() != "left.out"));
+}

@@ -82,20 +82,33 @@ macro_rules! counters {
         $crate::counters! { $($rest)* }
     };
 
-    ($(#[$attribute:meta])* $visibility:vis static $name:ident: EventCounter $(= $text:literal)?; $($rest:tt)*) => {
-        $crate::__static_word! { $(#[$attribute])* $visibility $name, EventCounter $(, $text)? }
+    ($(#[$($attribute:tt)*])* $visibility:vis static $name:ident: EventCounter $(= $text:literal)?; $($rest:tt)*) => {
+        $crate::__split_attributes! { __static_word [] [] $(#[$($attribute)*])* ; $visibility $name, EventCounter $(, $text)? }
         $crate::counters! { $($rest)* }
     };
 
-    ($(#[$attribute:meta])* $visibility:vis static $name:ident: HighWater $(= $text:literal)?; $($rest:tt)*) => {
-        $crate::__static_word! { $(#[$attribute])* $visibility $name, HighWater $(, $text)? }
+    ($(#[$($attribute:tt)*])* $visibility:vis static $name:ident: HighWater $(= $text:literal)?; $($rest:tt)*) => {
+        $crate::__split_attributes! { __static_word [] [] $(#[$($attribute)*])* ; $visibility $name, HighWater $(, $text)? }
         $crate::counters! { $($rest)* }
     };
 
-    ($(#[$attribute:meta])* $visibility:vis enum $name:ident {
+    ($(#[$($attribute:tt)*])* $visibility:vis enum $name:ident {
         $($(#[$variant_attribute:meta])* $variant:ident),+ $(,)?
     } $($rest:tt)*) => {
-        $(#[$attribute])*
+        $crate::__split_attributes! {
+            __counter_names [] [] $(#[$($attribute)*])* ; $visibility $name { $($(#[$variant_attribute])* $variant),+ }
+        }
+        $crate::counters! { $($rest)* }
+    };
+}
+
+/// An enum of [`counters!`](crate::counters).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __counter_names {
+    ([$($cfg:tt)*] [$($attribute:tt)*] $visibility:vis $name:ident { $($(#[$variant_attribute:meta])* $variant:ident),+ }) => {
+        $($cfg)*
+        $($attribute)*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         $visibility enum $name {
             $(
@@ -105,6 +118,7 @@ macro_rules! counters {
             ),+
         }
 
+        $($cfg)*
         impl $name {
             /// How many counters there are.
             #[allow(dead_code)]
@@ -115,14 +129,13 @@ macro_rules! counters {
             $visibility const ALL: [$name; Self::COUNT] = [$($name::$variant),+];
         }
 
+        $($cfg)*
         impl $crate::CounterIndex<{ $name::COUNT }> for $name {
             #[inline(always)]
             fn index(self) -> usize {
                 self as usize
             }
         }
-
-        $crate::counters! { $($rest)* }
     };
 }
 
@@ -130,19 +143,29 @@ macro_rules! counters {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __static_word {
-    ($(#[$attribute:meta])* $visibility:vis $name:ident, $type:ident $(, $text:literal)?) => {
-        $crate::__per_cpu_place! { $visibility $name: u64 = 0 }
+    ([$($cfg:tt)*] [$($attribute:tt)*] $visibility:vis $name:ident, $type:ident $(, $text:literal)?) => {
+        $crate::__per_cpu_place! { [$($cfg)*] $visibility $name: u64 = 0 }
 
-        $(#[$attribute])*
+        $($cfg)*
+        $($attribute)*
         $visibility static $name: $crate::$type<$crate::Var<$name>> = $crate::$type::of_word($crate::Var::new($name { _private: () }));
 
-        $(
+        $crate::__counter_record! { [$($cfg)*] $name $(, $text)? }
+    };
+}
+
+/// The record of a counter that has a name.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __counter_record {
+    ([$($cfg:tt)*] $name:ident) => {};
+    ([$($cfg:tt)*] $name:ident, $text:literal) => {
+            $($cfg)*
             const _: () = {
                 #[used]
                 #[unsafe(link_section = "pcpu_names")]
                 static __PCPU_RECORD: $crate::NamedCounter = $crate::NamedCounter::new($text, &$name);
             };
-        )?
     };
 }
 
