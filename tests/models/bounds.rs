@@ -54,6 +54,16 @@ impl Order {
             Order::TouchedBeforePosted => [Load::Done, Load::Touched, Load::Posted, Load::Begun],
         }
     }
+
+    /// Whether the choice is among all adds that overlap the call. For the library's order it is only among those that were in flight when
+    /// `posted` was loaded, which is less than is allowed, and is what the proof chooses from; the wrong ones must fail by any choice.
+    fn lets_all_be_chosen(self) -> bool {
+        !matches!(self, Order::AllAtOnce | Order::DoneFirst)
+    }
+
+    fn has_loaded(self, reader: &Reader, load: Load) -> bool {
+        self.loads()[..reader.nr_loaded].contains(&load)
+    }
 }
 
 /// A context that adds pinned; the next one interrupts it.
@@ -120,7 +130,7 @@ impl<const NESTING: usize, const TASKS: usize> OneCpu<NESTING, TASKS> {
         }
     }
 
-    /// How many batches lie between the slot's total and what it would be.
+    /// How many multiples of the batch an add crosses.
     fn crossed(&self, amount: i8) -> i8 {
         (self.rest + amount).div_euclid(self.batch)
     }
@@ -129,12 +139,8 @@ impl<const NESTING: usize, const TASKS: usize> OneCpu<NESTING, TASKS> {
         (1 - self.batch..self.batch).filter(|&amount| amount != 0)
     }
 
-    fn has_loaded(&self, reader: &Reader, load: Load) -> bool {
-        self.order.loads()[..reader.nr_loaded].contains(&load)
-    }
-
-    /// `value - posted` at this moment.
-    fn values(&self) -> Values {
+    /// The adds that wrote to the slot and did not post yet what they crossed.
+    fn unposted(&self) -> impl Iterator<Item = (i8, i8)> {
         let pinned = self.pinned.iter().filter_map(|context| match *context {
             Pinned::Wrote { amount, crossed, .. } => Some((amount, crossed)),
             Pinned::Rests => None,
@@ -143,13 +149,253 @@ impl<const NESTING: usize, const TASKS: usize> OneCpu<NESTING, TASKS> {
             Unpinned::Wrote { amount, crossed } => Some((amount, crossed)),
             _ => None,
         });
-        let mut all = self.rest;
-        let mut not_counted = 1;
-        for (amount, crossed) in pinned.chain(unpinned) {
-            all += crossed * self.batch;
-            not_counted |= shifted(not_counted << MIDDLE, -amount) >> MIDDLE;
+        pinned.chain(unpinned)
+    }
+
+    /// `value - posted` at this moment, by the choice of the adds in flight.
+    fn values(&self) -> Values {
+        let written = self.rest + self.unposted().map(|(_, crossed)| crossed * self.batch).sum::<i8>();
+        self.unposted().fold(1 << (MIDDLE + written), |values, (amount, _)| values | shifted(values, -amount))
+    }
+
+    fn nr_in_flight(&self) -> i8 {
+        if self.announces { self.unpinned.iter().filter(|&&task| task != Unpinned::Rests).count() as i8 } else { 0 }
+    }
+
+    fn check(&self, Reader { nr_in_flight, has_touched, values, .. }: Reader) -> Result<(), Fault> {
+        // The difference of two words that wrap.
+        if nr_in_flight < 0 {
+            return Ok(());
         }
-        let _ = (all, not_counted);
-        todo!()
+        let off = |touched: i8| if has_touched { touched } else { 0 } + nr_in_flight * self.claim.in_flight;
+        let (below, above) = (off(self.claim.below), off(self.claim.above));
+        if (-below..=above).any(|difference| values >> (MIDDLE + difference) & 1 == 1) { Ok(()) } else { Err(OUTSIDE) }
+    }
+
+    /// Whether somebody can write to the slot: all contexts that can nest would otherwise be in the middle of a pinned add.
+    fn has_room(&self) -> bool {
+        self.pinned.last() == Some(&Pinned::Rests)
+    }
+
+    /// Writes to the slot.
+    fn write(&mut self, amount: i8) {
+        self.rest = (self.rest + amount).rem_euclid(self.batch);
+        if let Some(reader) = &mut self.reader
+            && self.order.lets_all_be_chosen()
+        {
+            reader.values |= shifted(reader.values, amount);
+        }
+    }
+
+    fn post(&mut self, crossed: i8) {
+        let by = -crossed * self.batch;
+        if let Some(reader) = &mut self.reader
+            && self.order.lets_all_be_chosen()
+            && !self.order.has_loaded(reader, Load::Posted)
+        {
+            reader.values = shifted(reader.values, by);
+        }
+    }
+
+    /// Steps `begun` or `done`.
+    fn announce(&mut self, word: Load) {
+        let (other, change) = if word == Load::Begun { (Load::Done, 1) } else { (Load::Begun, -1) };
+        if let Some(reader) = &mut self.reader
+            && self.order.has_loaded(reader, other)
+            && !self.order.has_loaded(reader, word)
+        {
+            // One more than there are tasks is as good as any more.
+            reader.nr_in_flight = (reader.nr_in_flight + change).clamp(-1, TASKS as i8 + 1);
+        }
+    }
+
+    fn step_pinned(&self, context: usize) -> Vec<Self> {
+        if self.pinned[context + 1..].iter().any(|&above| above != Pinned::Rests) {
+            return Vec::new();
+        }
+        let become_ = |pinned| {
+            let mut next = self.clone();
+            next.pinned[context] = pinned;
+            next
+        };
+        match self.pinned[context] {
+            Pinned::Rests => {
+                let written = |amount| {
+                    let (crossed, must_touch) = (self.crossed(amount), !self.touched);
+                    let mut next =
+                        become_(if crossed == 0 && !must_touch { Pinned::Rests } else { Pinned::Wrote { amount, crossed, must_touch } });
+                    next.write(amount);
+                    next
+                };
+                self.small_amounts().map(written).collect()
+            }
+            Pinned::Wrote { amount, crossed, must_touch: true } => {
+                let mut next = become_(if crossed == 0 { Pinned::Rests } else { Pinned::Wrote { amount, crossed, must_touch: false } });
+                next.touched = true;
+                vec![next]
+            }
+            Pinned::Wrote { crossed, .. } => {
+                let mut next = become_(Pinned::Rests);
+                next.post(crossed);
+                vec![next]
+            }
+        }
+    }
+
+    fn step_unpinned(&self, task: usize) -> Vec<Self> {
+        let become_ = |unpinned| {
+            let mut next = self.clone();
+            next.unpinned[task] = unpinned;
+            next
+        };
+        match self.unpinned[task] {
+            Unpinned::Rests if !self.touched => vec![OneCpu { touched: true, ..self.clone() }],
+            Unpinned::Rests => {
+                let mut next = become_(Unpinned::Announced);
+                next.announce(Load::Begun);
+                vec![next]
+            }
+            Unpinned::Announced => {
+                let written = |amount| {
+                    let mut next = become_(Unpinned::Wrote { amount, crossed: self.crossed(amount) });
+                    next.write(amount);
+                    next
+                };
+                let amounts = self.small_amounts().filter(|&amount| self.has_room() && self.crossed(amount) != 0);
+                // The compare-exchange may fail.
+                amounts.map(written).chain([become_(Unpinned::Posted)]).collect()
+            }
+            Unpinned::Wrote { crossed, .. } => {
+                let mut next = become_(Unpinned::Posted);
+                next.post(crossed);
+                vec![next]
+            }
+            Unpinned::Posted => {
+                let mut next = become_(Unpinned::Rests);
+                next.announce(Load::Done);
+                vec![next]
+            }
+        }
+    }
+
+    fn step_reader(&self) -> Result<Option<Self>, Fault> {
+        if self.order == Order::AllAtOnce {
+            let reader = Reader { nr_loaded: 4, nr_in_flight: self.nr_in_flight(), has_touched: self.touched, values: self.values() };
+            return self.check(reader).map(|()| None);
+        }
+        let begin = || Reader {
+            nr_loaded: 0,
+            nr_in_flight: 0,
+            has_touched: false,
+            values: if self.order.lets_all_be_chosen() { self.values() } else { 0 },
+        };
+        let mut reader = self.reader.unwrap_or_else(begin);
+        match self.order.loads()[reader.nr_loaded] {
+            Load::Done if !self.order.has_loaded(&reader, Load::Begun) => reader.nr_in_flight = self.nr_in_flight(),
+            Load::Begun if !self.order.has_loaded(&reader, Load::Done) => reader.nr_in_flight = self.nr_in_flight(),
+            Load::Posted if !self.order.lets_all_be_chosen() => reader.values = self.values(),
+            Load::Touched => reader.has_touched = self.touched,
+            _ => {}
+        }
+        reader.nr_loaded += 1;
+        if reader.nr_loaded == 4 {
+            self.check(reader)?;
+        }
+        Ok(Some(OneCpu { reader: Some(reader).filter(|reader| reader.nr_loaded < 4), ..self.clone() }))
+    }
+}
+
+impl<const NESTING: usize, const TASKS: usize> Model for OneCpu<NESTING, TASKS> {
+    const NR_THREADS: usize = NESTING + TASKS + 1;
+
+    fn steps(&self, thread: usize) -> Vec<Result<Self, Fault>> {
+        if thread < NESTING {
+            self.step_pinned(thread).into_iter().map(Ok).collect()
+        } else if thread < NESTING + TASKS {
+            self.step_unpinned(thread - NESTING).into_iter().map(Ok).collect()
+        } else {
+            self.step_reader().transpose().into_iter().collect()
+        }
+    }
+
+    /// An add that is moved after it wrote posts to the same word.
+    fn moved(&self, _: usize) -> Option<Self> {
+        None
+    }
+
+    fn has_ended(&self, thread: usize) -> bool {
+        if thread < NESTING {
+            self.pinned[thread] == Pinned::Rests
+        } else if thread < NESTING + TASKS {
+            self.unpinned[thread - NESTING] == Unpinned::Rests
+        } else {
+            self.reader.is_none()
+        }
+    }
+
+    fn check_end(&self) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+const OUTSIDE: Fault = "the value is not within its bounds, whichever adds are counted";
+
+/// By the library's claim.
+fn passes<const NESTING: usize, const TASKS: usize>(batch: i8, order: Order) {
+    let nr_states = explore(OneCpu::<NESTING, TASKS>::new(batch, Claim::of(batch, NESTING as i8), order)).expect("no fault");
+    println!("batch {batch}, {NESTING} contexts, {TASKS} tasks, {order:?}: {nr_states} states");
+}
+
+/// By another claim, which the library's is turned into.
+fn outcome<const NESTING: usize, const TASKS: usize>(batch: i8, changed: impl Fn(Claim) -> Claim) -> Result<usize, Fault> {
+    explore(OneCpu::<NESTING, TASKS>::new(batch, changed(Claim::of(batch, NESTING as i8)), Order::AllAtOnce))
+}
+
+#[test]
+fn the_value_is_within_its_bounds_with_pinned_adds_that_nest() {
+    for batch in [2, 4] {
+        passes::<1, 0>(batch, Order::AllAtOnce);
+        passes::<2, 0>(batch, Order::AllAtOnce);
+        passes::<3, 0>(batch, Order::AllAtOnce);
+    }
+}
+
+#[test]
+fn the_value_is_within_its_bounds_with_adds_that_are_preempted_for_ever() {
+    for batch in [2, 4] {
+        passes::<1, 2>(batch, Order::AllAtOnce);
+        passes::<2, 2>(batch, Order::AllAtOnce);
+        passes::<3, 1>(batch, Order::AllAtOnce);
+    }
+}
+
+#[test]
+fn words_that_are_loaded_one_by_one_bound_the_value() {
+    passes::<3, 0>(4, Order::DoneFirst);
+    passes::<1, 2>(4, Order::DoneFirst);
+    passes::<2, 1>(4, Order::DoneFirst);
+    passes::<2, 2>(2, Order::DoneFirst);
+}
+
+#[test]
+fn tmp() {
+    for order in [Order::BegunBeforePosted, Order::DoneAfterPosted, Order::TouchedBeforePosted] {
+        println!("{order:?} {:?}", explore(OneCpu::<1, 2>::new(2, Claim::of(2, 1), order)));
+        println!("{order:?} {:?}", explore(OneCpu::<1, 1>::new(4, Claim::of(4, 1), order)));
+    }
+    for batch in [2, 4] {
+        println!("{:?}", outcome::<1, 1>(batch, |c| Claim { in_flight: batch - 1, ..c }));
+        println!("{:?}", outcome::<2, 1>(batch, |c| Claim { in_flight: batch - 1, ..c }));
+        println!("{:?}", outcome::<3, 1>(batch, |c| Claim { in_flight: batch - 1, ..c }));
+        println!("{:?}", outcome::<1, 2>(batch, |c| Claim { in_flight: batch - 1, ..c }));
+        println!("{:?}", outcome::<2, 2>(batch, |c| Claim { in_flight: batch - 1, ..c }));
+        println!("-1 {:?}", outcome::<1, 2>(batch, |c| Claim { in_flight: batch - 2, ..c }));
+        println!("-1 {:?}", outcome::<1, 1>(batch, |c| Claim { in_flight: batch - 2, ..c }));
+        println!("below {:?}", outcome::<1, 0>(batch, |c| Claim { below: c.below - 1, ..c }));
+        println!("below {:?}", outcome::<2, 0>(batch, |c| Claim { below: c.below - 1, ..c }));
+        println!("below {:?}", outcome::<3, 0>(batch, |c| Claim { below: c.below - 1, ..c }));
+        println!("above {:?}", outcome::<1, 0>(batch, |c| Claim { above: c.above - 1, ..c }));
+        println!("above {:?}", outcome::<2, 0>(batch, |c| Claim { above: c.above - 1, ..c }));
+        println!("above {:?}", outcome::<3, 0>(batch, |c| Claim { above: c.above - 1, ..c }));
     }
 }

@@ -5,6 +5,7 @@
 
 #![allow(missing_docs, reason = "a test binary")]
 
+mod bounds;
 mod checker;
 mod magazine;
 mod ordering;

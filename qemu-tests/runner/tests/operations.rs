@@ -59,7 +59,8 @@ fn the_one_through_gs(name: &str, mnemonic: Mnemonic) -> Instruction {
 
 #[test]
 fn a_static_add_is_one_instruction_relative_to_rip() {
-    for (name, mnemonic) in [("operation_static_add", Mnemonic::Add), ("operation_static_inc", Mnemonic::Inc)] {
+    let names = ["operation_static_add", "operation_static_inc", "operation_static_event"];
+    for (name, mnemonic) in names.into_iter().zip([Mnemonic::Add, Mnemonic::Inc, Mnemonic::Inc]) {
         assert!(the_one_through_gs(name, mnemonic).is_ip_rel_memory_operand());
         // Nothing else but the return: no address is computed.
         assert_eq!(operation(name).iter().filter(|instruction| instruction.mnemonic() != Mnemonic::Nop).count(), 2);
@@ -81,6 +82,54 @@ fn a_fields_add_is_one_instruction_with_the_offset_in_it() {
 fn a_run_time_handles_add_is_one_instruction() {
     let add = the_one_through_gs("operation_handle_add", Mnemonic::Add);
     assert_ne!(add.memory_base(), Register::None, "the handle is in a register");
+}
+
+#[test]
+fn a_run_time_event_is_one_instruction_after_the_handle_is_loaded() {
+    let instructions = operation("operation_event_add");
+    let [load, add] = touching_memory(&instructions)[..] else { panic!("{}", listing(&instructions)) };
+    assert_eq!((load.mnemonic(), add.mnemonic(), add.segment_prefix()), (Mnemonic::Mov, Mnemonic::Add, Register::GS));
+}
+
+/// The ways from the entry to a return that leave out calls and loops.
+fn ways(instructions: &[Instruction], at: u64) -> Vec<Vec<Instruction>> {
+    let Some(&instruction) = instructions.iter().find(|instruction| instruction.ip() == at) else { return Vec::new() };
+    let next: Vec<u64> = match instruction.flow_control() {
+        FlowControl::Next => vec![instruction.next_ip()],
+        FlowControl::Return => return vec![vec![instruction]],
+        FlowControl::UnconditionalBranch => vec![instruction.near_branch_target()],
+        FlowControl::ConditionalBranch => vec![instruction.next_ip(), instruction.near_branch_target()],
+        _ => Vec::new(),
+    };
+    let forward = next.into_iter().filter(|&next| next > at);
+    forward.flat_map(|next| ways(instructions, next)).map(|rest| [&[instruction][..], &rest].concat()).collect()
+}
+
+#[test]
+fn a_counters_add_has_one_unlocked_instruction_on_a_hit() {
+    for (name, mnemonic) in [
+        ("operation_counter_add", Mnemonic::Cmpxchg),
+        ("operation_counter_add_pinned", Mnemonic::Xadd),
+        ("operation_set_add", Mnemonic::Cmpxchg),
+        ("operation_set_add_pinned", Mnemonic::Xadd),
+    ] {
+        let instructions = operation(name);
+        let ways = ways(&instructions, instructions[0].ip());
+        let is_on_slot = |instruction: &Instruction| instruction.mnemonic() == mnemonic && instruction.segment_prefix() == Register::GS;
+        let hits: Vec<_> = ways.iter().filter(|way| !way.iter().any(Instruction::has_lock_prefix) && way.iter().any(is_on_slot)).collect();
+        let hit = hits.first().unwrap_or_else(|| panic!("{name} has no hit without a lock prefix or a call"));
+        println!("a hit: {} instructions\n{}", hit.len(), listing(hit));
+        assert!(!hit.iter().any(|instruction| instruction.code() == Code::Cli));
+        assert_eq!(hit.iter().filter(|instruction| is_on_slot(instruction)).count(), 1);
+        assert!(hit.len() <= 24, "{} instructions", hit.len());
+    }
+}
+
+#[test]
+fn a_sole_users_add_is_one_instruction() {
+    let instructions = operation("operation_lazy_add_sole_user");
+    let [add] = touching_memory(&instructions)[..] else { panic!("{}", listing(&instructions)) };
+    assert!(add.mnemonic() == Mnemonic::Add && !add.has_lock_prefix());
 }
 
 /// The longest way from the entry to a return that leaves out calls and jumps out of the function: what a hit executes.

@@ -13,7 +13,7 @@ mod kernel {
     use core::num::NonZeroUsize;
 
     use pcpu::alloc::{self, AllocFlags};
-    use pcpu::{AllocError, CpuId, PerCpuBox, field};
+    use pcpu::{AllocError, Counter, CounterSet, CpuId, EventCounter, LazyCounterSet, PerCpuBox, Pinned, field};
     use pcpu_boot::{BootInfo, Exit, exit};
 
     pcpu_boot::entry!(main);
@@ -26,6 +26,10 @@ mod kernel {
     pcpu::per_cpu! {
         static HITS: u64 = 0;
         static CPU: CpuLocal = CpuLocal { padding: [0; 5], switches: 0 };
+    }
+
+    pcpu::counters! {
+        static EVENTS: EventCounter = "operations.events";
     }
 
     macro_rules! operations {
@@ -53,6 +57,13 @@ mod kernel {
             counted
         }
         fn operation_current_cpu() -> CpuId { CpuId::current() }
+        fn operation_static_event() { EVENTS.inc() }
+        fn operation_event_add(events: &EventCounter, nr: u64) { events.add(nr) }
+        fn operation_counter_add(counter: &Counter, amount: i64) { counter.add(amount) }
+        fn operation_counter_add_pinned(counter: &Counter, pin: Pinned<'_>, amount: i64) { counter.add_pinned(pin, amount) }
+        fn operation_set_add(set: &CounterSet<4>, amount: i64) { set.add(2, amount) }
+        fn operation_set_add_pinned(set: &CounterSet<4>, pin: Pinned<'_>, amount: i64) { set.add_pinned(pin, 2, amount) }
+        fn operation_lazy_add_sole_user(set: &mut LazyCounterSet<4>, amount: i64) { set.add_exclusive(2, amount) }
         fn operation_allocate_hit() -> Result<NonZeroUsize, AllocError> { alloc::allocate(16, 8, AllocFlags::PROCESS) }
         fn operation_free_hit(handle: NonZeroUsize) {
             // SAFETY: looked at, not run.
