@@ -86,8 +86,6 @@ impl<'a> Slots<'a> {
     /// # Safety
     ///
     /// There is such a slot.
-    #[cold]
-    #[inline(never)]
     unsafe fn touch(self, index: usize) {
         let cpu = CpuId::current();
         self.touched.insert(cpu);
@@ -152,9 +150,24 @@ impl<'a> Slots<'a> {
         let old = new.wrapping_sub(amount << 1);
         if old & TAG == 0 {
             // SAFETY: the caller's promise.
-            unsafe { self.touch(index) };
+            return unsafe { self.finish_first(index, (old, new), batch, shared) };
         }
-        // In the mask by now, so whoever sees what is posted sees the CPU too.
+        if batch.is_crossed(old, new) {
+            shared.post(batch.crossed(old, new));
+        }
+    }
+
+    /// Finishes a pinned add that found no tag. As a tail call, so that a hit has no registers to save.
+    ///
+    /// # Safety
+    ///
+    /// There is such a slot.
+    #[cold]
+    #[inline(never)]
+    unsafe fn finish_first(self, index: usize, (old, new): (i64, i64), batch: Batch, shared: &Shared) {
+        // First into the mask, so that whoever sees what is posted sees the CPU too.
+        // SAFETY: the caller's promise.
+        unsafe { self.touch(index) };
         if batch.is_crossed(old, new) {
             shared.post(batch.crossed(old, new));
         }

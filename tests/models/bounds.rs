@@ -371,10 +371,11 @@ fn the_value_is_within_its_bounds_with_adds_that_are_preempted_for_ever() {
 
 #[test]
 fn words_that_are_loaded_one_by_one_bound_the_value() {
-    passes::<3, 0>(4, Order::DoneFirst);
-    passes::<1, 2>(4, Order::DoneFirst);
-    passes::<2, 1>(4, Order::DoneFirst);
+    passes::<1, 1>(4, Order::DoneFirst);
+    passes::<2, 0>(4, Order::DoneFirst);
+    passes::<1, 2>(2, Order::DoneFirst);
     passes::<2, 2>(2, Order::DoneFirst);
+    passes::<3, 1>(2, Order::DoneFirst);
 }
 
 #[test]
