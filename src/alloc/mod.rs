@@ -99,13 +99,40 @@ pub fn stats() -> Stats {
 
 /// Allocates an object on every possible CPU, all zero, and returns its handle.
 ///
-/// Typed objects are made with [`PerCpuBox`](crate::PerCpuBox) and the counters; this is what they stand on.
+/// Typed objects are made with [`PerCpuBox`](crate::PerCpuBox) and the counters; this is what they stand on, for data whose size is
+/// not known when the kernel is built. The handle is an address in template space: `gs:[handle]` is this CPU's copy, and CPU c's lies at the
+/// same distance from it as a static variable's [`ptr_on`](crate::Var::ptr_on) from its
+/// [`template_address`](crate::Var::template_address).
+///
+/// Sizes go from 1 B to a unit, alignments up to 64 B, and further if a static variable is aligned to more.
 ///
 /// Context: process with [`AllocFlags::PROCESS`], interrupt with [`AllocFlags::INTERRUPT`], NMI with [`AllocFlags::NMI`]. Cost: on a hit
 /// about a dozen instructions, none of them locked; the same for any number of CPUs.
 ///
 /// # Errors
-/// Says what ran out or what was wrong; nothing changed.
+/// Size or alignment that cannot be, no areas yet, or what ran out: chunks, their source, or the right to wait for the lock. Nothing
+/// changed.
+///
+/// ```
+/// use pcpu::{AllocFlags, CpuId, alloc};
+///
+/// pcpu::per_cpu! {
+///     static LANDMARK: u8 = 0;
+/// }
+/// # // SAFETY: only threads of the machine's touch per-CPU data.
+/// # let machine = unsafe { pcpu::host::Machine::boot(2) }.unwrap();
+/// # machine.run(1, |_| {
+/// let handle = alloc::allocate(24, 8, AllocFlags::PROCESS)?;
+/// for cpu in CpuId::possible() {
+///     let delta = LANDMARK.ptr_on(cpu).expose_provenance().wrapping_sub(LANDMARK.template_address());
+///     let copy = core::ptr::with_exposed_provenance_mut::<[u64; 3]>(handle.get().wrapping_add(delta));
+///     // SAFETY: that CPU's copy of the object, which nobody else knows.
+///     unsafe { assert_eq!(*copy, [0; 3]) };
+/// }
+/// // SAFETY: allocated above, and still zero.
+/// unsafe { alloc::free_clean(handle, 24, 8) };
+/// # Ok::<(), pcpu::AllocError>(()) }).into_iter().collect::<Result<(), _>>().unwrap();
+/// ```
 #[inline]
 #[cfg_attr(feature = "robust", track_caller)]
 pub fn allocate(size_bytes: usize, align_bytes: usize, flags: AllocFlags) -> Result<NonZeroUsize, AllocError> {

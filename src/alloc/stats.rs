@@ -153,14 +153,18 @@ pub(super) fn snapshot(nr_chunks: usize, nr_empty_chunks: usize, nr_used_blocks:
 
 impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "per-CPU objects: {} live, {} B on each of {} CPUs", self.live_objects, self.live_bytes, self.nr_cpus)?;
         writeln!(
             f,
-            "memory on each CPU: {} B populated, {} B of it pinned by magazines; {} chunks, {} of them empty",
+            "per-CPU objects: {} live, {} of them runs; {} B on each of {} CPUs",
+            self.live_objects, self.live_runs, self.live_bytes, self.nr_cpus
+        )?;
+        writeln!(
+            f,
+            "memory on each CPU: {} B populated, {} B of it pinned by magazines; chunks: {}, of which {} from a source are empty",
             self.populated_bytes, self.pinned_bytes, self.chunks, self.empty_chunks
         )?;
         writeln!(f, "{:>8} {:>10} {:>10} {:>12} {:>10} {:>10}", "size/B", "live", "stocked", "allocated", "misses", "flushes")?;
-        for class in self.classes.iter().filter(|class| class.allocated > 0) {
+        for class in self.classes.iter().filter(|class| class.allocated > 0 || class.stocked > 0) {
             writeln!(
                 f,
                 "{:>8} {:>10} {:>10} {:>12} {:>10} {:>10}",

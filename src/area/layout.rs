@@ -7,7 +7,9 @@ use crate::cpu::MAX_CPUS;
 /// A cache line, and the alignment that every unit has.
 pub const LINE_BYTES: usize = 64;
 
-/// The unit if the embedder does not ask for another one.
+/// The unit if the embedder does not ask for another one, in bytes: room for the static variables and the first run-time objects of one CPU.
+///
+/// It is also the largest object there can be, and each further chunk takes that much for every possible CPU.
 pub const DEFAULT_UNIT_BYTES: usize = 32 << 10;
 
 /// The largest unit: keeps `4096 * stride` far from overflow.

@@ -213,7 +213,7 @@ impl<const NESTING: usize, const TASKS: usize> OneCpu<NESTING, TASKS> {
         if self.pinned[context + 1..].iter().any(|&above| above != Pinned::Rests) {
             return Vec::new();
         }
-        let become_ = |pinned| {
+        let with = |pinned| {
             let mut next = self.clone();
             next.pinned[context] = pinned;
             next
@@ -223,19 +223,19 @@ impl<const NESTING: usize, const TASKS: usize> OneCpu<NESTING, TASKS> {
                 let written = |amount| {
                     let (crossed, must_touch) = (self.crossed(amount), !self.touched);
                     let mut next =
-                        become_(if crossed == 0 && !must_touch { Pinned::Rests } else { Pinned::Wrote { amount, crossed, must_touch } });
+                        with(if crossed == 0 && !must_touch { Pinned::Rests } else { Pinned::Wrote { amount, crossed, must_touch } });
                     next.write(amount);
                     next
                 };
                 self.small_amounts().map(written).collect()
             }
             Pinned::Wrote { amount, crossed, must_touch: true } => {
-                let mut next = become_(if crossed == 0 { Pinned::Rests } else { Pinned::Wrote { amount, crossed, must_touch: false } });
+                let mut next = with(if crossed == 0 { Pinned::Rests } else { Pinned::Wrote { amount, crossed, must_touch: false } });
                 next.touched = true;
                 vec![next]
             }
             Pinned::Wrote { crossed, .. } => {
-                let mut next = become_(Pinned::Rests);
+                let mut next = with(Pinned::Rests);
                 next.post(crossed);
                 vec![next]
             }
@@ -243,7 +243,7 @@ impl<const NESTING: usize, const TASKS: usize> OneCpu<NESTING, TASKS> {
     }
 
     fn step_unpinned(&self, task: usize) -> Vec<Self> {
-        let become_ = |unpinned| {
+        let with = |unpinned| {
             let mut next = self.clone();
             next.unpinned[task] = unpinned;
             next
@@ -251,27 +251,27 @@ impl<const NESTING: usize, const TASKS: usize> OneCpu<NESTING, TASKS> {
         match self.unpinned[task] {
             Unpinned::Rests if !self.touched => vec![OneCpu { touched: true, ..self.clone() }],
             Unpinned::Rests => {
-                let mut next = become_(Unpinned::Announced);
+                let mut next = with(Unpinned::Announced);
                 next.announce(Load::Begun);
                 vec![next]
             }
             Unpinned::Announced => {
                 let written = |amount| {
-                    let mut next = become_(Unpinned::Wrote { amount, crossed: self.crossed(amount) });
+                    let mut next = with(Unpinned::Wrote { amount, crossed: self.crossed(amount) });
                     next.write(amount);
                     next
                 };
                 let amounts = self.small_amounts().filter(|&amount| self.has_room() && self.crossed(amount) != 0);
                 // The compare-exchange may fail.
-                amounts.map(written).chain([become_(Unpinned::Posted)]).collect()
+                amounts.map(written).chain([with(Unpinned::Posted)]).collect()
             }
             Unpinned::Wrote { crossed, .. } => {
-                let mut next = become_(Unpinned::Posted);
+                let mut next = with(Unpinned::Posted);
                 next.post(crossed);
                 vec![next]
             }
             Unpinned::Posted => {
-                let mut next = become_(Unpinned::Rests);
+                let mut next = with(Unpinned::Rests);
                 next.announce(Load::Done);
                 vec![next]
             }
@@ -346,9 +346,9 @@ fn passes<const NESTING: usize, const TASKS: usize>(batch: i8, order: Order) {
     println!("batch {batch}, {NESTING} contexts, {TASKS} tasks, {order:?}: {nr_states} states");
 }
 
-/// By another claim, which the library's is turned into.
-fn outcome<const NESTING: usize, const TASKS: usize>(batch: i8, changed: impl Fn(Claim) -> Claim) -> Result<usize, Fault> {
-    explore(OneCpu::<NESTING, TASKS>::new(batch, changed(Claim::of(batch, NESTING as i8)), Order::AllAtOnce))
+/// By another claim, made of the library's.
+fn outcome<const NESTING: usize, const TASKS: usize>(batch: i8, claim: impl Fn(Claim) -> Claim) -> Result<usize, Fault> {
+    explore(OneCpu::<NESTING, TASKS>::new(batch, claim(Claim::of(batch, NESTING as i8)), Order::AllAtOnce))
 }
 
 #[test]
@@ -379,24 +379,55 @@ fn words_that_are_loaded_one_by_one_bound_the_value() {
 }
 
 #[test]
-fn tmp() {
-    for order in [Order::BegunBeforePosted, Order::DoneAfterPosted, Order::TouchedBeforePosted] {
-        println!("{order:?} {:?}", explore(OneCpu::<1, 2>::new(2, Claim::of(2, 1), order)));
-        println!("{order:?} {:?}", explore(OneCpu::<1, 1>::new(4, Claim::of(4, 1), order)));
+fn the_bounds_of_pinned_adds_are_2d_less_1_times_b_less_1_wide_and_no_narrower_ones_hold() {
+    fn is_tight<const NESTING: usize>(batch: i8) {
+        let claim = Claim::of(batch, NESTING as i8);
+        assert_eq!(claim.below + claim.above, (2 * NESTING as i8 - 1) * (batch - 1));
+        assert_eq!(outcome::<NESTING, 0>(batch, |claim| Claim { below: claim.below - 1, ..claim }), Err(OUTSIDE));
+        assert_eq!(outcome::<NESTING, 0>(batch, |claim| Claim { above: claim.above - 1, ..claim }), Err(OUTSIDE));
     }
     for batch in [2, 4] {
-        println!("{:?}", outcome::<1, 1>(batch, |c| Claim { in_flight: batch - 1, ..c }));
-        println!("{:?}", outcome::<2, 1>(batch, |c| Claim { in_flight: batch - 1, ..c }));
-        println!("{:?}", outcome::<3, 1>(batch, |c| Claim { in_flight: batch - 1, ..c }));
-        println!("{:?}", outcome::<1, 2>(batch, |c| Claim { in_flight: batch - 1, ..c }));
-        println!("{:?}", outcome::<2, 2>(batch, |c| Claim { in_flight: batch - 1, ..c }));
-        println!("-1 {:?}", outcome::<1, 2>(batch, |c| Claim { in_flight: batch - 2, ..c }));
-        println!("-1 {:?}", outcome::<1, 1>(batch, |c| Claim { in_flight: batch - 2, ..c }));
-        println!("below {:?}", outcome::<1, 0>(batch, |c| Claim { below: c.below - 1, ..c }));
-        println!("below {:?}", outcome::<2, 0>(batch, |c| Claim { below: c.below - 1, ..c }));
-        println!("below {:?}", outcome::<3, 0>(batch, |c| Claim { below: c.below - 1, ..c }));
-        println!("above {:?}", outcome::<1, 0>(batch, |c| Claim { above: c.above - 1, ..c }));
-        println!("above {:?}", outcome::<2, 0>(batch, |c| Claim { above: c.above - 1, ..c }));
-        println!("above {:?}", outcome::<3, 0>(batch, |c| Claim { above: c.above - 1, ..c }));
+        is_tight::<1>(batch);
+        is_tight::<2>(batch);
+        is_tight::<3>(batch);
+    }
+}
+
+/// The library takes the batch itself, one more.
+#[test]
+fn an_add_in_flight_takes_the_batch_less_1_both_ways_and_no_less() {
+    for batch in [2, 4] {
+        let narrower = |by: i8| move |claim: Claim| Claim { in_flight: claim.in_flight - by, ..claim };
+        assert!(outcome::<1, 2>(batch, narrower(1)).is_ok());
+        assert!(outcome::<2, 2>(batch, narrower(1)).is_ok());
+        assert_eq!(outcome::<1, 1>(batch, narrower(2)), Err(OUTSIDE));
+        assert_eq!(outcome::<2, 1>(batch, narrower(2)), Err(OUTSIDE));
+    }
+}
+
+#[test]
+fn a_nesting_depth_that_is_one_too_small_is_found_out() {
+    for batch in [2, 4] {
+        assert_eq!(outcome::<2, 0>(batch, |_| Claim::of(batch, 1)), Err(OUTSIDE));
+        assert_eq!(outcome::<3, 0>(batch, |_| Claim::of(batch, 2)), Err(OUTSIDE));
+    }
+}
+
+#[test]
+fn an_add_that_may_be_preempted_and_is_not_announced_is_found_out() {
+    for batch in [2, 4] {
+        let mut model = OneCpu::<1, 1>::new(batch, Claim::of(batch, 1), Order::AllAtOnce);
+        model.announces = false;
+        assert_eq!(explore(model), Err(OUTSIDE));
+    }
+}
+
+#[test]
+fn a_reader_that_loads_in_another_order_is_found_out() {
+    for order in [Order::BegunBeforePosted, Order::DoneAfterPosted, Order::TouchedBeforePosted] {
+        for batch in [2, 4] {
+            let outcome = explore(OneCpu::<1, 1>::new(batch, Claim::of(batch, 1), order));
+            assert_eq!(outcome, Err(OUTSIDE), "{order:?}, batch {batch}");
+        }
     }
 }
