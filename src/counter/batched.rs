@@ -146,7 +146,8 @@ impl Counter {
     /// Between which numbers the value is, without visiting a CPU: some choice of the adds that overlap the call makes it so. O(1).
     ///
     /// The width is `2 * NESTING - 1` times the batch less one for each CPU that wrote (beyond 64 possible CPUs: each group of
-    /// neighbours of which one wrote counts wholly), and two batches more for each add that is preempted while it posts. That assumes
+    /// neighbours of which one wrote counts wholly), and two batches more for each add without a pin that is about to post, for however long it
+    /// has been preempted, or began to during the call. That assumes
     /// that at most [`NESTING`](crate::NESTING) contexts nest on a CPU, and that the value is not within the width of the ends of `i64`.
     pub fn bounds(&self) -> RangeInclusive<i64> {
         self.bounds_nested(group::DEFAULT_NESTING)
@@ -157,7 +158,8 @@ impl Counter {
         self.0.bounds(0, nesting)
     }
 
-    /// How far [`read`](Self::read) can be off, by [`bounds`](Self::bounds).
+    /// How far [`read`](Self::read) can be off, by [`bounds`](Self::bounds). The two are asked one after the other, so what is added in between
+    /// is in it too.
     pub fn max_error(&self) -> u64 {
         group::max_error(self.bounds(), self.read())
     }

@@ -195,7 +195,9 @@ impl LimitCounter {
             taken += Self::take_some(&self.pool.0, amount - taken);
             let is_enough = taken == amount;
             if !is_enough {
-                self.pool.0.fetch_add(taken, Ordering::AcqRel);
+                // To what `value` reads first: given back to the pool, it could be seen twice.
+                let first = self.touched.iter().next().map_or(&self.pool.0, |cpu| self.credit_on(cpu));
+                first.fetch_add(taken, Ordering::AcqRel);
             }
             is_enough
         })
@@ -228,12 +230,11 @@ impl LimitCounter {
     }
 
     /// The value: every call that finished before this began counts, none that began after it ended. What calls that overlap it have in
-    /// their hands may count too. Never over the limit.
+    /// their hands may count as added. Never over the limit.
     pub fn value(&self) -> u64 {
         let credits = self.touched.iter().map(|cpu| self.credit_on(cpu).load(Ordering::Acquire)).sum::<i64>();
         let left = self.pool.0.load(Ordering::Acquire) + credits;
-        // An amount that moves from one word to another while they are read may be seen in both.
-        self.limit.saturating_sub(left.max(0) as u64)
+        self.limit.saturating_sub(left as u64)
     }
 }
 

@@ -121,7 +121,8 @@ impl Shared {
 
     /// Posts, for a context that stays on its CPU from the write to its slot to the end of this.
     pub(super) fn post(&self, multiples: i64) {
-        self.posted.fetch_add(multiples, Ordering::Relaxed);
+        // Release: whoever sees it sees that the CPU is in the mask.
+        self.posted.fetch_add(multiples, Ordering::Release);
     }
 
     /// Posts what `write` crossed, if it did, for a context that may be preempted. `write` writes to a slot.

@@ -7,6 +7,8 @@
 
 mod bounds;
 mod checker;
+mod limit;
 mod magazine;
 mod ordering;
+mod promotion;
 mod slots;

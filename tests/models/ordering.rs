@@ -6,7 +6,7 @@
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use loom::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use loom::thread;
 
 /// Three preemptions: each model has at most three threads that interfere, and each fault below needs at most two. Complete runs of
@@ -108,7 +108,7 @@ fn touched(tag: Ordering, load: Ordering, mask_first: bool) {
                 if mask_first {
                     slot.mask.fetch_or(1, Ordering::AcqRel);
                 }
-                let _ = slot.slot.compare_exchange(0, TAG, tag, Ordering::Relaxed);
+                slot.slot.fetch_or(TAG, tag);
                 slot.mask.fetch_or(1, Ordering::AcqRel);
             })
         };
@@ -149,6 +149,214 @@ fn a_tag_that_is_set_without_release_is_found_out() {
 #[should_panic(expected = "a sum misses an add")]
 fn a_tag_that_is_set_before_the_mask_bit_is_found_out() {
     touched(Ordering::AcqRel, Ordering::Acquire, false);
+}
+
+/// The orderings around a posting.
+#[derive(Clone, Copy)]
+struct Posting {
+    /// Of the posting, by an add that is pinned.
+    post: Ordering,
+    /// Of the step of `done`.
+    done: Ordering,
+    load_done: Ordering,
+    load_posted: Ordering,
+}
+
+const POSTING: Posting =
+    Posting { post: Ordering::Release, done: Ordering::Release, load_done: Ordering::Acquire, load_posted: Ordering::Acquire };
+
+/// A pinned add puts its CPU into the mask before it posts, and a reader looks at the mask after it looked at what was posted.
+fn masked(Posting { post, load_posted, .. }: Posting) {
+    model(move || {
+        let words = Arc::new((AtomicUsize::new(0), AtomicIsize::new(0)));
+        let adder = {
+            let words = words.clone();
+            thread::spawn(move || {
+                words.0.fetch_or(1, Ordering::AcqRel);
+                words.1.fetch_add(1, post);
+            })
+        };
+        let posted = words.1.load(load_posted);
+        let mask = words.0.load(Ordering::Acquire);
+        assert!(posted == 0 || mask == 1, "a posting of a CPU that is not in the mask");
+        adder.join().unwrap();
+    });
+}
+
+#[test]
+fn a_posting_that_is_seen_brings_its_cpu_along() {
+    masked(POSTING);
+}
+
+#[test]
+#[should_panic(expected = "not in the mask")]
+fn a_posting_without_release_does_not_bring_its_cpu_along() {
+    masked(Posting { post: Ordering::Relaxed, ..POSTING });
+}
+
+#[test]
+#[should_panic(expected = "not in the mask")]
+fn a_posting_that_is_seen_without_acquire_does_not_bring_its_cpu_along() {
+    masked(Posting { load_posted: Ordering::Relaxed, ..POSTING });
+}
+
+/// What all CPUs share of a counter whose batch is 2, and one CPU's slot.
+struct Announced {
+    begun: AtomicIsize,
+    posted: AtomicIsize,
+    done: AtomicIsize,
+    slot: AtomicIsize,
+}
+
+impl Announced {
+    /// Adds to the slot, by an instruction that the CPU's others see whole; the multiples that were crossed.
+    fn add(&self, amount: isize) -> isize {
+        let total = self.slot.fetch_add(amount, Ordering::AcqRel);
+        ((total + amount).div_euclid(2) - total.div_euclid(2)) * 2
+    }
+}
+
+/// From a total of 1, an add of 1 that is announced crosses to 2; another one, pinned, takes that back and crosses to 1. Who sees the
+/// second posting and not the first one must see the first one's announcement.
+fn announced(Posting { post, done, load_done, load_posted }: Posting, begun_is_last: bool) {
+    model(move || {
+        let zero = || AtomicIsize::new(0);
+        let words = Arc::new(Announced { begun: zero(), posted: zero(), done: zero(), slot: AtomicIsize::new(1) });
+        let preempted = {
+            let words = words.clone();
+            thread::spawn(move || {
+                words.begun.fetch_add(1, Ordering::AcqRel);
+                let crossed = words.add(1);
+                words.posted.fetch_add(crossed, Ordering::AcqRel);
+                words.done.fetch_add(1, done);
+            })
+        };
+        let pinned = {
+            let words = words.clone();
+            thread::spawn(move || {
+                let crossed = words.add(-1);
+                words.posted.fetch_add(crossed, post);
+            })
+        };
+        let done = words.done.load(load_done);
+        let (begun, posted) = if begun_is_last {
+            let posted = words.posted.load(load_posted);
+            (words.begun.load(Ordering::Acquire), posted)
+        } else {
+            (words.begun.load(Ordering::Acquire), words.posted.load(load_posted))
+        };
+        let in_flight = 2 * (begun - done);
+        // With none of the adds, with either, and with both.
+        let is_possible = |value: isize| (posted - in_flight..=posted + 1 + in_flight).contains(&value);
+        assert!((0..=2).any(is_possible), "the value is not within its bounds");
+        preempted.join().unwrap();
+        pinned.join().unwrap();
+    });
+}
+
+#[test]
+fn a_reader_that_misses_a_posting_sees_that_it_was_announced() {
+    announced(POSTING, true);
+}
+
+#[test]
+#[should_panic(expected = "not within its bounds")]
+fn a_posting_without_release_does_not_bring_announcements_along() {
+    announced(Posting { post: Ordering::Relaxed, ..POSTING }, true);
+}
+
+#[test]
+#[should_panic(expected = "not within its bounds")]
+fn a_posting_that_is_seen_without_acquire_does_not_bring_announcements_along() {
+    announced(Posting { load_posted: Ordering::Relaxed, ..POSTING }, true);
+}
+
+#[test]
+#[should_panic(expected = "not within its bounds")]
+fn an_announcement_that_is_looked_for_before_the_posting_is_found_out() {
+    announced(POSTING, false);
+}
+
+#[test]
+#[should_panic(expected = "not within its bounds")]
+fn an_add_that_is_done_without_release_is_found_out() {
+    announced(Posting { done: Ordering::Relaxed, ..POSTING }, true);
+}
+
+#[test]
+#[should_panic(expected = "not within its bounds")]
+fn an_add_that_is_seen_done_without_acquire_is_found_out() {
+    announced(Posting { load_done: Ordering::Relaxed, ..POSTING }, true);
+}
+
+/// A lazy counter's address, the objects that two promoters have allocated, and the shared words.
+struct Lazy {
+    address: AtomicUsize,
+    slots: [AtomicUsize; 2],
+    shared: UnsafeCell<usize>,
+}
+
+// SAFETY: the shared words are written by who claimed the promotion, then read; loom checks that.
+unsafe impl Sync for Lazy {}
+
+const CLAIMED: usize = 1;
+/// The address of the first object.
+const PUBLISHED: usize = 2;
+/// What an object's last owner had in it before it cleaned it.
+const DIRTY: usize = 99;
+
+/// Two promoters, and an add that finds the address or not.
+fn promotion(publish: Ordering, load: Ordering, is_claimed: bool) {
+    model(move || {
+        let lazy = Arc::new(Lazy {
+            address: AtomicUsize::new(0),
+            slots: [AtomicUsize::new(DIRTY), AtomicUsize::new(DIRTY)],
+            shared: UnsafeCell::new(0),
+        });
+        let promoters = [0, 1].map(|object| {
+            let lazy = lazy.clone();
+            thread::spawn(move || {
+                // Whoever frees an object cleans it, which happens before the next owner allocates it.
+                lazy.slots[object].store(0, Ordering::Relaxed);
+                if is_claimed && lazy.address.compare_exchange(0, CLAIMED, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+                    return;
+                }
+                // SAFETY: claimed and not published, so the caller's.
+                lazy.shared.with_mut(|shared| unsafe { *shared = 1 });
+                lazy.address.store(PUBLISHED + object, publish);
+            })
+        });
+        let address = lazy.address.load(load);
+        if address >= PUBLISHED {
+            assert_ne!(lazy.slots[address - PUBLISHED].load(Ordering::Relaxed), DIRTY, "an add meets what is left of another counter");
+            // SAFETY: published, so nobody writes to them any more.
+            assert_eq!(lazy.shared.with(|shared| unsafe { *shared }), 1);
+        }
+        promoters.into_iter().for_each(|promoter| promoter.join().unwrap());
+    });
+}
+
+#[test]
+fn a_published_address_brings_clean_slots_and_shared_words_along() {
+    promotion(Ordering::Release, Ordering::Acquire, true);
+}
+
+#[test]
+#[should_panic(expected = "an add meets what is left")]
+fn an_address_that_is_published_without_release_is_found_out() {
+    promotion(Ordering::Relaxed, Ordering::Acquire, true);
+}
+
+#[test]
+#[should_panic(expected = "an add meets what is left")]
+fn an_address_that_is_loaded_without_acquire_is_found_out() {
+    promotion(Ordering::Release, Ordering::Relaxed, true);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn shared_words_that_are_written_without_a_claim_are_found_out() {
+    promotion(Ordering::Release, Ordering::Acquire, false);
 }
 
 /// One CPU's cell, with the object whose handle is in it; `true`: free and in the cell.
