@@ -56,6 +56,15 @@ impl Watched {
     }
 }
 
+/// Ends the adders, also when a check fails.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 /// The second of the signals may interrupt the handler of the first: with the task, three contexts nest.
 const SIGNALS: [i32; 2] = [libc::SIGUSR1, libc::SIGUSR2];
 
@@ -116,6 +125,7 @@ fn bounds_contain_the_value_at_every_check() {
             std::thread::yield_now();
         }
         let threads = threads.lock().unwrap().clone();
+        let _done = SetOnDrop(&done);
         for nr in 0..NR_CHECKS {
             if nr.is_multiple_of(500) {
                 let thread = threads[nr as usize / 500 % NR_ADDING];
@@ -126,7 +136,6 @@ fn bounds_contain_the_value_at_every_check() {
             }
             watched.check();
         }
-        done.store(true, Ordering::Release);
     });
     machine.run(1, |_| {
         let sum: i64 = watched.begun.iter().map(|sum| sum.load(Ordering::SeqCst)).sum();

@@ -93,6 +93,21 @@ pub const COUNTING: &[Injection<Objects>] = &[
     }),
 ];
 
+/// What can meet a promotion: another one, and adds.
+pub const PROMOTING: &[Injection<Objects>] = &[
+    anywhere("an NMI promotes", |world| {
+        in_handler(|| {
+            let _ = world.lazy.promote(AllocFlags::NMI);
+        });
+    }),
+    with_irqs_on("another CPU promotes", |world| {
+        on_another_cpu(|| world.lazy.promote(AllocFlags::PROCESS).expect("room"));
+    }),
+    anywhere("an NMI counts", |world| in_handler(|| world.count())),
+    anywhere("another CPU counts", |world| on_another_cpu(|| world.count())),
+    MOVES,
+];
+
 /// What happens to the counter with a limit, which is not for NMIs.
 pub const SPENDING: &[Injection<Objects>] = &[
     with_irqs_on("an interrupt spends", |world| in_handler(|| world.spend(1))),
