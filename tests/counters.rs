@@ -3,7 +3,7 @@
 mod common;
 
 use common::machine;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use pcpu::{AllocError, AllocFlags, Batch, Counter, CounterIndex, CounterSet, CounterVec, alloc, counters, with_pin};
 use std::sync::Mutex;
 
@@ -314,4 +314,37 @@ fn sums_and_comparisons_are_exact_at_each_step_of_cpus_going_offline() {
     }
     let counter = Mutex::new(Some(counter));
     machine.run(1, |_| drop(counter.lock().unwrap().take()));
+}
+
+/// A sum may see the later of two adds and not the earlier one; Linux reported a bad state of what cannot be negative.
+#[test]
+fn the_positive_sum_of_what_cannot_be_negative_never_is() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let machine = machine(NR_CPUS);
+    let counter = machine.run(1, |_| Counter::new(0).unwrap()).remove(0);
+    let (ahead, done) = (AtomicI64::new(0), AtomicBool::new(false));
+    machine.run(3, |cpu| match cpu.index() {
+        // What this one adds the other one takes away again.
+        0 => {
+            for _ in 0..100_000 {
+                counter.add(40);
+                ahead.fetch_add(1, Ordering::Release);
+            }
+            done.store(true, Ordering::Release);
+        }
+        1 => {
+            while !done.load(Ordering::Acquire) || ahead.load(Ordering::Acquire) > 0 {
+                if ahead.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |ahead| (ahead > 0).then(|| ahead - 1)).is_ok() {
+                    counter.sub(40);
+                }
+            }
+        }
+        _ => {
+            while !done.load(Ordering::Acquire) {
+                assert!(counter.sum_positive() >= 0 && counter.read_positive() >= 0);
+            }
+        }
+    });
+    let counter = Mutex::new(Some(counter));
+    machine.run(1, |_| assert_eq!(counter.lock().unwrap().take().map(|counter| counter.sum()), Some(0)));
 }

@@ -231,3 +231,30 @@ fn two_cpus_in_turns_promote_at_the_eighth_change() {
     let nr_changes = (CpuChanges::<false>::LIMIT / CpuChanges::<false>::STEP) as usize;
     assert_eq!(*promoted_at.lock().unwrap(), Some(nr_changes));
 }
+
+/// In a proposal for Linux, counters joined the list of those to be folded only after they had become per-CPU.
+#[test]
+fn a_cpu_that_goes_offline_around_a_promotion_loses_nothing() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let machine = machine(NR_CPUS);
+    for nr_online_at_promotion in 1..=NR_CPUS {
+        let set = Mutex::new(LazyCounterSet::<2, Explicit>::default());
+        let shared = &raw const *set.lock().unwrap() as usize;
+        // SAFETY: lives longer than the runs, and is only shared in them.
+        let shared = || unsafe { &*core::ptr::with_exposed_provenance::<LazyCounterSet<2, Explicit>>(shared) };
+        let mut expected = 0;
+        for (nr_online, promotes) in [(NR_CPUS, false), (nr_online_at_promotion, true), (1, false), (NR_CPUS, false)] {
+            machine.run(nr_online, |cpu| {
+                (0..9).for_each(|_| shared().add(1, 5));
+                if promotes && cpu.index() == nr_online - 1 {
+                    shared().promote(AllocFlags::PROCESS).unwrap();
+                }
+                (0..8).for_each(|_| shared().add(1, 5));
+            });
+            expected += 85 * nr_online as i64;
+            machine.run(1, |_| assert_eq!(shared().sum_all(), [0, expected]));
+        }
+        machine.run(1, |_| set.lock().unwrap().demote());
+        assert_eq!(set.lock().unwrap().read_all(), [0, expected]);
+    }
+}
