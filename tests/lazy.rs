@@ -239,7 +239,10 @@ fn a_cpu_that_goes_offline_around_a_promotion_loses_nothing() {
     let machine = machine(NR_CPUS);
     for nr_online_at_promotion in 1..=NR_CPUS {
         let set = Mutex::new(LazyCounterSet::<2, Explicit>::default());
-        let shared = &raw const *set.lock().unwrap() as usize;
+        let shared = {
+            let set = set.lock().unwrap();
+            &raw const *set as usize
+        };
         // SAFETY: lives longer than the runs, and is only shared in them.
         let shared = || unsafe { &*core::ptr::with_exposed_provenance::<LazyCounterSet<2, Explicit>>(shared) };
         let mut expected = 0;
