@@ -2,38 +2,73 @@
 //! kernel. Linux on x86_64 leaves GS to programs. For this crate's tests and for an embedder's.
 //!
 //! Interrupts are simulated as far as a flag: [`with_irqs_off`](crate::with_irqs_off) clears it and brings it back.
+//!
+//! # Without a machine
+//!
+//! Before [`Machine::boot`] there is one CPU, the boot CPU, and every thread of the process takes itself for it:
+//!
+//! * [`with_irqs_off`](crate::with_irqs_off) and [`with_pin`](crate::with_pin) let one thread in at a time, so that [`Local`](crate::Local)s are
+//!   as sound as in a kernel. A thread that waits inside for another one that wants in waits for ever.
+//! * Operations on words and counters take no token and stay single instructions, which are atomic on one CPU and not between threads: of two
+//!   at the same time one may be lost, or an exchange may succeed twice. No memory safety of this crate depends on their values.
+//!
+//! After it, threads that are no CPU do not touch per-CPU data, by the contract of `boot`.
 
 use core::cell::Cell;
 use core::fmt;
 use core::ptr::NonNull;
 use std::alloc::Layout;
-use std::panic::resume_unwind;
-use std::sync::{Barrier, Mutex, PoisonError};
+use std::any::Any;
+use std::boxed::Box;
+use std::format;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread;
 use std::vec::Vec;
 
+use crate::arch;
 use crate::area::{self, AreaLayout, DEFAULT_UNIT_BYTES, InitError, LayoutError};
 use crate::cpu::CpuId;
 
+/// A thread's simulated interrupt flag.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Irqs {
+    /// The thread is no CPU, and has no flag. It works in the template, with others like it.
+    NoCpu,
+    Off,
+    On,
+}
+
 std::thread_local! {
-    static IRQS_ON: Cell<bool> = const { Cell::new(false) };
+    static IRQS: Cell<Irqs> = const { Cell::new(Irqs::NoCpu) };
 }
 
 /// Whether simulated interrupts are on: whether a harness that stops this thread may run an interrupt handler or move it to another CPU.
 #[doc(hidden)]
 pub fn irqs_are_on() -> bool {
-    IRQS_ON.get()
+    IRQS.get() == Irqs::On
 }
 
 /// Turns simulated interrupts off and tells whether they were on.
 #[doc(hidden)]
 pub fn irq_save_and_disable() -> bool {
-    IRQS_ON.replace(false)
+    match IRQS.get() {
+        Irqs::On => {
+            IRQS.set(Irqs::Off);
+            true
+        }
+        Irqs::Off => false,
+        Irqs::NoCpu => arch::enter_template(),
+    }
 }
 
 /// Turns simulated interrupts on, as they are on another CPU that the thread is about to play.
 #[doc(hidden)]
 pub fn irq_enable() {
-    IRQS_ON.set(true);
+    match IRQS.get() {
+        Irqs::On | Irqs::Off => IRQS.set(Irqs::On),
+        Irqs::NoCpu => arch::leave_template(),
+    }
 }
 
 /// The process's machine: as a kernel has, one for ever.
@@ -113,11 +148,12 @@ impl Machine {
         // SAFETY: an area is never empty.
         let memory = NonNull::new(unsafe { std::alloc::alloc(heap_layout) }).ok_or(BootError::NoMemory)?;
         // A thread of its own: `init` makes its caller the boot CPU, and the boot CPU ends with it.
-        let outcome = std::thread::scope(|scope| {
+        let outcome = thread::scope(|scope| {
             // SAFETY: a raw pointer's address, for one thread.
             let memory = memory.as_ptr().expose_provenance();
             scope
                 .spawn(move || {
+                    IRQS.set(Irqs::Off);
                     let memory = NonNull::new(core::ptr::with_exposed_provenance_mut(memory)).expect("checked above");
                     // SAFETY: new memory, leaked below; this thread is CPU 0 until it ends, the only one, without simulated interrupts;
                     // nothing else uses GS on Linux. The rest is the caller's promise.
@@ -145,32 +181,102 @@ impl Machine {
 
     /// Runs `on_cpu` on CPUs `0..nr_cpus` at once, each a thread, and returns their results in the order of the CPUs.
     ///
-    /// All CPUs are installed before the first one begins. Runs of one process wait for each other; a run inside a run would wait for
-    /// ever and panics instead.
+    /// All CPUs are installed before the first one begins, and until the last one is done. Runs of one process wait for each other; a run
+    /// inside a run would wait for ever and panics instead.
     ///
     /// # Panics
     ///
-    /// If `nr_cpus` is 0 or more than possible, or if a CPU panics, with its panic.
+    /// If `nr_cpus` is 0 or more than possible, if the host refuses a thread, or if a CPU panics, with its panic. What the other CPUs returned
+    /// is then dropped on them, since it may own per-CPU data. Later runs work.
     pub fn run<R: Send>(&self, nr_cpus: usize, on_cpu: impl Fn(CpuId) -> R + Sync) -> Vec<R> {
         assert!((1..=self.nr_possible).contains(&nr_cpus), "1 to {} CPUs can run, not {nr_cpus}", self.nr_possible);
         assert!(area::this_delta() == 0, "a run inside a run");
         let _alone = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-        let all_installed = Barrier::new(nr_cpus);
-        let cpu_thread = |index: usize| {
-            let cpu = CpuId::from_index(index);
+        let (all_installed, all_done) = (Meeting::of(nr_cpus), Meeting::of(nr_cpus));
+        let cpu_thread = |cpu: CpuId| -> Outcome<R> {
             // SAFETY: `_alone` keeps other threads from being this CPU; it is uninstalled before the thread ends.
-            let installed = unsafe { area::install(cpu) };
-            assert_eq!(installed, Ok(()), "CPU {cpu} is nobody's between runs");
+            if let Err(error) = unsafe { area::install(cpu) } {
+                all_installed.cancel();
+                panic!("CPU {cpu}: {error}");
+            }
             let _uninstall = Uninstall(cpu);
-            IRQS_ON.set(true);
-            all_installed.wait();
-            on_cpu(cpu)
+            IRQS.set(Irqs::On);
+            if !all_installed.attend() {
+                return Outcome::NotRun;
+            }
+            let result = match catch_unwind(AssertUnwindSafe(|| on_cpu(cpu))) {
+                Ok(result) => result,
+                Err(panic) => {
+                    all_done.cancel();
+                    return Outcome::Panicked(panic);
+                }
+            };
+            if all_done.attend() {
+                Outcome::Done(result)
+            } else {
+                drop(result);
+                Outcome::NotRun
+            }
         };
-        let outcomes: Vec<_> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..nr_cpus).map(|index| scope.spawn(move || cpu_thread(index))).collect();
-            threads.into_iter().map(|thread| thread.join()).collect()
+        let cpu_thread = &cpu_thread;
+        let outcomes: Result<Vec<_>, (CpuId, std::io::Error)> = thread::scope(|scope| {
+            let spawn = |index| {
+                let cpu = CpuId::from_index(index);
+                let thread = thread::Builder::new().name(format!("cpu {cpu}")).spawn_scoped(scope, move || cpu_thread(cpu));
+                thread.inspect_err(|_| all_installed.cancel()).map_err(|error| (cpu, error))
+            };
+            let threads: Vec<_> = (0..nr_cpus).map(spawn).collect::<Result<_, _>>()?;
+            Ok(threads.into_iter().map(|thread| thread.join().unwrap_or_else(Outcome::Panicked)).collect())
         });
-        outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        let outcomes = outcomes.unwrap_or_else(|(cpu, error)| panic!("the host has no thread for CPU {cpu}: {error}"));
+        let mut results = Vec::new();
+        for outcome in outcomes {
+            match outcome {
+                Outcome::Done(result) => results.push(result),
+                Outcome::Panicked(panic) => resume_unwind(panic),
+                Outcome::NotRun => {}
+            }
+        }
+        results
+    }
+}
+
+/// What became of a CPU's part of a run.
+enum Outcome<R> {
+    Done(R),
+    Panicked(Box<dyn Any + Send>),
+    /// It did not begin, or its result was dropped, because of another CPU.
+    NotRun,
+}
+
+/// A point that threads reach together, or are told that not all will.
+struct Meeting {
+    /// How many are missing; `None` if it was cancelled.
+    nr_missing: Mutex<Option<usize>>,
+    changed: Condvar,
+}
+
+impl Meeting {
+    fn of(nr_threads: usize) -> Self {
+        Meeting { nr_missing: Mutex::new(Some(nr_threads)), changed: Condvar::new() }
+    }
+
+    /// Waits until all threads attend. `false` if the meeting is cancelled.
+    fn attend(&self) -> bool {
+        let mut nr_missing = self.nr_missing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(nr) = nr_missing.as_mut() {
+            *nr -= 1;
+            if *nr == 0 {
+                self.changed.notify_all();
+            }
+        }
+        let over = self.changed.wait_while(nr_missing, |nr_missing| nr_missing.is_some_and(|nr| nr > 0));
+        over.unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    fn cancel(&self) {
+        *self.nr_missing.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.changed.notify_all();
     }
 }
 

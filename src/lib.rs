@@ -21,6 +21,8 @@ mod handle;
 pub mod host;
 mod local;
 mod lock;
+#[cfg(feature = "markers")]
+pub mod marker;
 mod pin;
 mod var;
 mod word;

@@ -9,6 +9,8 @@ use std::sync::Mutex;
 /// More than any number of groups of 64.
 const NR_CPUS: usize = 384;
 
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// What Linux's `percpu_counter_tree` guarantees with a batch of 32: from `-batch * m` to `(batch - 1) * m`.
 fn width_of_tree(nr_cpus: usize) -> i64 {
     let m = match nr_cpus {
@@ -22,6 +24,7 @@ fn width_of_tree(nr_cpus: usize) -> i64 {
 
 #[test]
 fn bounds_are_closer_than_those_of_a_tree_of_counters() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let machine = machine(NR_CPUS);
     let counter = machine.run(1, |_| Counter::with(0, Batch::new(32).unwrap(), AllocFlags::PROCESS).unwrap()).remove(0);
     let mut expected = 0;
@@ -46,6 +49,7 @@ fn bounds_are_closer_than_those_of_a_tree_of_counters() {
 /// Linux reserved room for one counter of a set only, which showed on machines with many CPUs.
 #[test]
 fn sets_of_any_length_keep_to_their_memory() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let machine = machine(NR_CPUS);
     machine.run(1, |_| {
         let neighbours: Vec<_> = (0..8).map(|_| CounterSet::<13>::new([7; 13]).unwrap()).collect();
@@ -68,6 +72,7 @@ fn sets_of_any_length_keep_to_their_memory() {
 /// With more CPUs than bits in a mask, the last group may not be full.
 #[test]
 fn the_last_cpu_is_visited() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let machine = machine(NR_CPUS);
     let counter = machine.run(1, |_| Counter::new(0).unwrap()).remove(0);
     machine.run(NR_CPUS, |cpu| {

@@ -8,16 +8,15 @@ use core::num::NonZeroUsize;
 use pcpu::alloc::{self, AllocFlags};
 use pcpu::{Counter, CounterSet, CpuId, PerCpuBox};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
+use std::sync::{Barrier, Mutex};
 
 const NR_CPUS: usize = 3;
 
 fn on_boot_cpu(f: impl Fn() + Sync) {
-    static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     machine(NR_CPUS).run(1, |_| f());
 }
 
+#[track_caller]
 fn allocate(size: usize) -> NonZeroUsize {
     alloc::allocate(size, 8, AllocFlags::PROCESS).unwrap()
 }
@@ -41,16 +40,39 @@ fn copy(handle: NonZeroUsize, cpu: u32) -> *mut u8 {
 fn a_double_free_is_named_with_the_first_place() {
     on_boot_cpu(|| {
         for size in [16, 2048, 5000] {
+            let line = line!() + 1;
             let handle = allocate(size);
-            let line = line!() + 2;
             // SAFETY: allocated above.
             unsafe { alloc::free(handle, size, 8) };
             // SAFETY: none, that is the test.
             let message = misuse(|| unsafe { alloc::free(handle, size, 8) });
-            // A run's block is free at once, and with it its record.
-            let expected =
-                if size == 5000 { "never allocated".to_string() } else { format!("freed twice, first at tests/robust.rs:{line}") };
-            assert!(message.contains(&expected), "{message}");
+            assert!(message.contains(&format!("allocated at tests/robust.rs:{line}:")), "{message}");
+            assert!(message.contains(&format!("freed twice, first at tests/robust.rs:{}:", line + 2)), "{message}");
+        }
+    });
+}
+
+#[test]
+fn a_double_free_is_named_after_the_whole_block_was_freed_and_used_again() {
+    on_boot_cpu(|| {
+        // So that no empty chunk is one too many, and given back with all that is known of it.
+        alloc::reclaim();
+        for (size, nr) in [(9000, 2), (512, 16)] {
+            let handles: Vec<_> = (0..nr).map(|_| allocate(size)).collect();
+            // SAFETY: allocated above.
+            handles.iter().for_each(|&handle| unsafe { alloc::free(handle, size, 8) });
+            alloc::drain_this_cpu();
+            let is_free_twice = |handle| {
+                // SAFETY: none, that is the test.
+                let message = misuse(|| unsafe { alloc::free(handle, size, 8) });
+                assert!(message.contains("freed twice, first at tests/robust.rs"), "{message}");
+            };
+            handles.iter().copied().for_each(is_free_twice);
+            let again: Vec<_> = (1..nr).map(|_| allocate(size)).collect();
+            assert!(again.iter().any(|handle| handles.contains(handle)), "the memory is used again");
+            handles.iter().copied().filter(|handle| !again.contains(handle)).for_each(is_free_twice);
+            // SAFETY: allocated above.
+            again.into_iter().for_each(|handle| unsafe { alloc::free(handle, size, 8) });
         }
     });
 }
@@ -76,10 +98,65 @@ fn another_size_is_named() {
         for size in [60, 8, 128, 5000] {
             // SAFETY: none, that is the test.
             let message = misuse(|| unsafe { alloc::free(handle, size, 8) });
-            assert!(message.contains("another size than it was allocated with, 64 B at tests/robust.rs"), "{message}");
+            assert!(message.contains("allocated at tests/robust.rs"), "{message}");
+            assert!(message.contains("another size than it was allocated with, 64 B"), "{message}");
         }
         // SAFETY: allocated above.
         unsafe { alloc::free(handle, 64, 8) };
+    });
+}
+
+#[test]
+fn an_alignment_that_makes_it_another_class_is_named() {
+    on_boot_cpu(|| {
+        for (size, align, bad_align) in [(8, 8, 64), (8, 64, 8), (16, 8, 32)] {
+            let handle = alloc::allocate(size, align, AllocFlags::PROCESS).unwrap();
+            // SAFETY: none, that is the test.
+            let message = misuse(|| unsafe { alloc::free(handle, size, bad_align) });
+            assert!(message.contains(&format!("{bad_align} B is another alignment than it was allocated with")), "{message}");
+            // SAFETY: allocated above.
+            unsafe { alloc::free(handle, size, align) };
+        }
+    });
+}
+
+#[test]
+fn a_write_beyond_the_end_is_named_with_the_place_of_the_allocation() {
+    on_boot_cpu(|| {
+        for (size, beyond) in [(24, 24), (24, 31), (40, 48), (5000, 5000), (5000, 8191)] {
+            let line = line!() + 1;
+            let handle = allocate_here(size);
+            // SAFETY: beyond the object, but where no other one is.
+            let byte = unsafe { &mut *copy(handle, 1).add(beyond) };
+            *byte = 7;
+            // SAFETY: allocated above.
+            let message = misuse(|| unsafe { alloc::free(handle, size, 8) });
+            assert!(message.contains(&format!("allocated at tests/robust.rs:{line}:")), "{message}");
+            assert!(message.contains(&format!("beyond its end: CPU 1's copy, byte {beyond}")), "{message}");
+            *byte = 0;
+            // SAFETY: allocated above, not freed so far.
+            unsafe { alloc::free(handle, size, 8) };
+        }
+        let line = line!() + 1;
+        let object = PerCpuBox::<[u8; 40]>::zeroed().unwrap();
+        // SAFETY: beyond the object, but where no other one is.
+        unsafe { object.this_ptr().cast::<u8>().add(48).write(7) };
+        let message = misuse(|| drop(object));
+        assert!(message.contains(&format!("allocated at tests/robust.rs:{line}:")), "{message}");
+        assert!(message.contains("beyond its end: CPU 0's copy, byte 48"), "{message}");
+    });
+}
+
+#[test]
+fn a_double_free_by_a_destructor_is_named_with_the_place_of_the_allocation() {
+    on_boot_cpu(|| {
+        let line = line!() + 1;
+        let object = PerCpuBox::<u64>::zeroed().unwrap();
+        // SAFETY: none, that is the test.
+        unsafe { alloc::free(NonZeroUsize::new(object.template_address()).unwrap(), 8, 8) };
+        let message = misuse(|| drop(object));
+        assert!(message.contains(&format!("allocated at tests/robust.rs:{line}:")), "{message}");
+        assert!(message.contains(&format!("freed twice, first at tests/robust.rs:{}:", line + 2)), "{message}");
     });
 }
 
@@ -103,6 +180,26 @@ fn a_write_after_free_is_named_with_cpu_and_byte() {
         );
         // SAFETY: puts right what was wrong.
         unsafe { *copy(handle, 2).add(100) = 0 };
+    });
+}
+
+#[test]
+fn a_write_after_free_beyond_the_end_is_named_too() {
+    on_boot_cpu(|| {
+        let handle = allocate(520);
+        // SAFETY: allocated above; the write after it is the test.
+        unsafe {
+            alloc::free(handle, 520, 8);
+            *copy(handle, 0).add(1023) = 1;
+        }
+        let message = misuse(|| {
+            (0..100).for_each(|_| {
+                allocate(520);
+            })
+        });
+        assert!(message.contains("written to after it was freed at tests/robust.rs") && message.contains("byte 1023"), "{message}");
+        // SAFETY: puts right what was wrong.
+        unsafe { *copy(handle, 0).add(1023) = 0 };
     });
 }
 
@@ -145,6 +242,64 @@ fn the_leak_report_names_the_place_of_the_call() {
 }
 
 #[test]
+fn a_leak_report_hinders_nobody_however_slow_it_is() {
+    let both = Barrier::new(2);
+    machine(NR_CPUS).run(2, |cpu| {
+        if cpu == CpuId::BOOT {
+            // More than are looked up at once.
+            let handles: Vec<_> = (0..100).map(|_| allocate(8)).collect();
+            both.wait();
+            // The report has begun.
+            both.wait();
+            // SAFETY: allocated above.
+            handles[..50].iter().for_each(|&handle| unsafe { alloc::free(handle, 8, 8) });
+            (0..50).for_each(|_| {
+                // SAFETY: allocated here.
+                unsafe { alloc::free(allocate(8), 8, 8) };
+            });
+            both.wait();
+            // The report has ended.
+            both.wait();
+            // SAFETY: allocated above.
+            handles[50..].iter().for_each(|&handle| unsafe { alloc::free(handle, 8, 8) });
+        } else {
+            both.wait();
+            let mut nr = 0;
+            alloc::for_each_live(|object| {
+                if nr == 0 {
+                    both.wait();
+                    both.wait();
+                }
+                nr += 1;
+                // Also whoever prints.
+                // SAFETY: allocated here.
+                unsafe { alloc::free(allocate(object.size_bytes), object.size_bytes, 8) };
+            });
+            both.wait();
+            assert!(nr >= 50, "{nr}");
+        }
+    });
+}
+
+#[test]
+fn the_leak_report_has_each_object_once() {
+    on_boot_cpu(|| {
+        let handles: Vec<_> = (0..33).flat_map(|_| [allocate(8), allocate(2048), allocate(5000)]).collect();
+        let mut nr_found = vec![0; handles.len()];
+        alloc::for_each_live(|object| {
+            if let Some(index) = handles.iter().position(|&handle| handle == object.handle) {
+                nr_found[index] += 1;
+            }
+        });
+        assert!(nr_found.iter().all(|&nr| nr == 1), "{nr_found:?}");
+        for (index, &handle) in handles.iter().enumerate() {
+            // SAFETY: allocated above.
+            unsafe { alloc::free(handle, [8, 2048, 5000][index % 3], 8) };
+        }
+    });
+}
+
+#[test]
 fn the_trace_hook_sees_every_allocation_and_free() {
     static SEEN: Mutex<Vec<(bool, usize, u32)>> = Mutex::new(Vec::new());
     on_boot_cpu(|| {
@@ -152,16 +307,16 @@ fn the_trace_hook_sees_every_allocation_and_free() {
             SEEN.lock().unwrap().push((event.kind == alloc::TraceKind::Freed, event.size_bytes, event.at.line()))
         }));
         let line = line!() + 1;
-        let handle = allocate_here();
+        let handle = allocate_here(24);
         // SAFETY: allocated above.
         unsafe { alloc::free(handle, 24, 8) };
         alloc::set_trace(None);
-        allocate_here();
+        allocate_here(24);
         assert_eq!(*SEEN.lock().unwrap(), [(false, 24, line), (true, 24, line + 2)]);
     });
 }
 
 #[track_caller]
-fn allocate_here() -> NonZeroUsize {
-    alloc::allocate(24, 8, AllocFlags::PROCESS).unwrap()
+fn allocate_here(size: usize) -> NonZeroUsize {
+    alloc::allocate(size, 8, AllocFlags::PROCESS).unwrap()
 }

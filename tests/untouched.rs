@@ -1,4 +1,6 @@
-//! Sums, bounds and drops do not go near the memory of CPUs that never wrote: here it cannot even be read.
+//! Sums, bounds and drops do not go near the memory of CPUs that never wrote: here it cannot even be read. (But in robust mode they do.)
+
+#![cfg(not(feature = "robust"))]
 
 mod common;
 

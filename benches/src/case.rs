@@ -30,7 +30,7 @@ pub struct Case {
     pub combine: Combine,
     pub operations: Operations,
     pub measure: Measure,
-    /// The same with the allocator that works as Linux's does.
+    /// What it is compared with: the same with the allocator that works as Linux's does, or, for lifetimes, with plain atomics.
     pub baseline: Option<Measure>,
     /// The baseline's own row, for a case of one row.
     pub baseline_row: Option<String>,
@@ -54,9 +54,9 @@ impl Case {
         Case { baseline: Some(Box::new(baseline)), ..self }
     }
 
-    /// Whether a row of it is called so, in part.
-    pub fn has_row(&self, part: &str) -> bool {
-        self.rows.iter().chain(&self.baseline_row).any(|name| name.contains(part))
+    /// The names of its rows and of its baseline's own one.
+    pub fn row_names(&self) -> impl Iterator<Item = &str> {
+        self.rows.iter().chain(&self.baseline_row).map(String::as_str)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Times single operations of the library on native threads, each pinned to a core, beside an allocator that works as Linux's does.
 //!
-//! One process has one number of possible CPUs. Prints lines of JSON: progress, then the rows. For people there is `cargo xtask bench`.
+//! One process has one number of possible CPUs. Prints lines of JSON: progress and then the rows, or the operations. For people there is
+//! `cargo xtask bench`.
 
 mod aged;
 mod case;
@@ -8,6 +9,7 @@ mod cases;
 mod clock;
 mod heap;
 mod message;
+mod names;
 mod rounds;
 mod turn;
 
@@ -35,6 +37,10 @@ struct Options {
     /// Few rounds: shows that everything runs, not how fast
     #[arg(long)]
     quick: bool,
+
+    /// Tell what the rows are, and measure nothing
+    #[arg(long)]
+    list: bool,
 }
 
 fn main() -> ExitCode {
@@ -56,7 +62,13 @@ fn run(options: &Options) -> Result<()> {
     let linux_like: &'static LinuxLike = Box::leak(Box::new(LinuxLike::new(nr_possible, LINUX_UNIT_BYTES)));
 
     let mut cases = cases::all(&machine, nr_possible, linux_like);
-    cases.retain(|case| case.threads <= cores.len() && case.has_row(&options.filter));
+    let is_wanted = |name: &str| name.contains(&options.filter);
+    cases.retain(|case| case.threads <= cores.len() && case.row_names().any(is_wanted));
+    if options.list {
+        let rows: Vec<_> = cases.iter().flat_map(Case::row_names).filter(|name| is_wanted(name)).collect();
+        names::operations(&rows).into_iter().for_each(|operation| message::Message::Operation(operation).print());
+        return Ok(());
+    }
     if cases.is_empty() {
         return Ok(());
     }
@@ -64,7 +76,7 @@ fn run(options: &Options) -> Result<()> {
     let cases: &'static [Case] = cases.leak();
     rounds::run(&machine, &cores, cases, options.quick)
         .into_iter()
-        .filter(|row| row.name.contains(&options.filter))
+        .filter(|row| is_wanted(&row.name))
         .for_each(|row| message::Message::Row(row).print());
     Ok(())
 }

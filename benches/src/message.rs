@@ -14,10 +14,20 @@ pub struct Row {
     pub median_ns: f64,
     /// To an addition through GS in the same round; the median round's.
     pub ratio_to_gs_add: f64,
-    /// The same with the allocator that works as Linux's does, in its best round.
+    /// What it is compared with, in its best round.
     pub baseline_ns: Option<f64>,
     /// `baseline_ns` in units of `ns`.
     pub speedup: Option<f64>,
+}
+
+/// What the rows of some names measure.
+#[derive(Debug, Serialize)]
+pub struct Operation {
+    /// In capitals is what differs from row to row.
+    pub name: &'static str,
+    pub meaning: &'static str,
+    /// The names of its rows.
+    pub rows: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -25,6 +35,7 @@ pub struct Row {
 pub enum Message<'a> {
     Progress { done: usize, total: usize, label: &'a str },
     Row(Row),
+    Operation(Operation),
 }
 
 impl Message<'_> {

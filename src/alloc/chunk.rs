@@ -93,9 +93,7 @@ impl Block {
         self.nr_free = nr;
         self.nr_usable = nr;
         #[cfg(feature = "robust")]
-        {
-            self.record = super::robust::Record::new();
-        }
+        self.record.begin(class.bytes());
         true
     }
 
@@ -341,7 +339,10 @@ impl Chunk {
             for index in start..start + nr {
                 let usage = if index == start { Use::RunHead(nr as u32) } else { Use::RunTail };
                 // SAFETY: as above.
-                unsafe { self.block(index).as_mut() }.usage = usage;
+                let block = unsafe { self.block(index).as_mut() };
+                block.usage = usage;
+                #[cfg(feature = "robust")]
+                block.record.begin(if index == start { (nr * BLOCK_BYTES).min(self.unit_bytes - offset) } else { 0 });
             }
             self.nr_free_blocks -= nr;
             return NonZeroUsize::new(handle);

@@ -90,6 +90,8 @@ pub fn set_source(source: &'static dyn Source) {
 
 /// A snapshot of the allocator. O(possible CPUs); takes the lock for a moment. Context: process and interrupt.
 pub fn stats() -> Stats {
+    #[cfg(feature = "robust")]
+    robust::settle(AllocFlags::LOCK);
     let (nr_chunks, nr_empty, nr_used, nr_runs, run_bytes) = CENTRAL.with(|central| {
         central.take_overflows();
         (central.nr_chunks, central.nr_empty_chunks, central.nr_used_blocks, central.nr_runs, central.run_bytes)
@@ -138,7 +140,7 @@ pub fn stats() -> Stats {
 pub fn allocate(size_bytes: usize, align_bytes: usize, flags: AllocFlags) -> Result<NonZeroUsize, AllocError> {
     let handle = allocate_unrecorded(size_bytes, align_bytes, flags)?;
     #[cfg(feature = "robust")]
-    if !robust::note_allocated(handle, size_bytes) {
+    if !robust::note_allocated(handle, size_bytes, align_bytes, flags) {
         free_unrecorded(handle, size_bytes, align_bytes);
         return Err(failed(AllocError::WouldWait));
     }
@@ -169,11 +171,15 @@ fn allocate_unrecorded(size_bytes: usize, align_bytes: usize, flags: AllocFlags)
 #[cfg_attr(feature = "robust", track_caller)]
 pub unsafe fn free(handle: NonZeroUsize, size_bytes: usize, align_bytes: usize) {
     #[cfg(feature = "robust")]
-    robust::note_freed(handle, size_bytes, false);
+    let must_wait = robust::note_freed(handle, size_bytes, align_bytes, robust::CallKind::Free);
     for cpu in CpuId::possible() {
         let copy = core::ptr::with_exposed_provenance_mut::<u8>(handle.get().wrapping_add(area::delta(cpu)));
         // SAFETY: the object is the caller's alone, on every CPU.
         unsafe { copy.write_bytes(0, size_bytes) };
+    }
+    #[cfg(feature = "robust")]
+    if let Some(call) = must_wait {
+        return robust::wait_for_lock(call);
     }
     free_unrecorded(handle, size_bytes, align_bytes);
 }
@@ -190,7 +196,9 @@ pub unsafe fn free(handle: NonZeroUsize, size_bytes: usize, align_bytes: usize) 
 #[cfg_attr(feature = "robust", track_caller)]
 pub unsafe fn free_clean(handle: NonZeroUsize, size_bytes: usize, align_bytes: usize) {
     #[cfg(feature = "robust")]
-    robust::note_freed(handle, size_bytes, true);
+    if let Some(call) = robust::note_freed(handle, size_bytes, align_bytes, robust::CallKind::FreeClean) {
+        return robust::wait_for_lock(call);
+    }
     free_unrecorded(handle, size_bytes, align_bytes);
 }
 
@@ -226,6 +234,8 @@ fn check_request(size_bytes: usize, align_bytes: usize) -> Result<AreaLayout, Al
 
 /// Tries under the lock, if the flags let the caller wait for it or it is free; `Ok(None)` if the chunks are full.
 fn attempt<R>(flags: AllocFlags, mut f: impl FnMut(&mut Central) -> Option<R>) -> Result<Option<R>, AllocError> {
+    #[cfg(feature = "robust")]
+    robust::settle(flags);
     let with_overflows = |central: &mut Central| {
         central.take_overflows();
         f(central)
@@ -412,6 +422,8 @@ pub fn prefill(size_bytes: usize, align_bytes: usize, nr: usize) -> Result<(), A
 ///
 /// Context: process and interrupt.
 pub fn drain_this_cpu() {
+    #[cfg(feature = "robust")]
+    robust::settle(AllocFlags::LOCK);
     CENTRAL.with(|central| {
         central.take_overflows();
         for class in Class::all() {
@@ -453,6 +465,8 @@ pub fn reclaim() {
 #[cfg(any(debug_assertions, feature = "host"))]
 #[doc(hidden)]
 pub fn check() {
+    #[cfg(feature = "robust")]
+    robust::settle(AllocFlags::LOCK);
     CENTRAL.with(|central| {
         central.take_overflows();
         central.check();

@@ -38,7 +38,7 @@ const BATCH_PAGES: usize = 64;
 /// The most chunks that one [`Paged`] has room for, however large its range.
 const MAX_CHUNKS: usize = 4096;
 
-/// Bits that a page of a chunk must not have: user space would reach it, or the entry would choose another memory type.
+/// Flags that a page of a chunk must not have: user space would reach it, or the entry would choose another memory type.
 const FORBIDDEN_FLAGS: PageTableFlags = PageTableFlags::USER_ACCESSIBLE.union(PageTableFlags::HUGE_PAGE);
 
 /// What [`Paged`] needs from a kernel: its page tables, frames, and a way to flush all TLBs.
@@ -116,7 +116,7 @@ pub enum PagedError {
         /// What a chunk needs, in bytes.
         chunk_bytes: usize,
     },
-    /// Pages of per-CPU data are present, writable, for the kernel only, and 4 KiB large.
+    /// Pages of per-CPU data are present, writable, for the kernel only, and 4 KiB large; a frame's address is no flag.
     BadFlags {
         /// The flags' bits.
         bits: u64,
@@ -134,7 +134,7 @@ impl fmt::Display for PagedError {
             PagedError::Null => f.write_str("a range that begins at the null pointer"),
             PagedError::TooSmall { bytes, chunk_bytes } => write!(f, "a range with room for {bytes} B, a chunk needs {chunk_bytes} B"),
             PagedError::BadFlags { bits } => {
-                write!(f, "page flags {bits:#x}, not present, writable, for the kernel only, and of a 4 KiB page")
+                write!(f, "page flags {bits:#x}, not just flags, present, writable, for the kernel only, and of a 4 KiB page")
             }
         }
     }
@@ -278,19 +278,22 @@ impl<P: Paging> Paged<P> {
         }
         let canonical = |address: usize| VirtAddr::try_new(address as u64).is_ok();
         let upper_half = |address: usize| address >> (usize::BITS - 1) != 0;
-        let end = start.checked_add(bytes).filter(|end| canonical(start) && canonical(end - 1) && upper_half(start) == upper_half(end - 1));
-        let Some(end) = end else { return Err(PagedError::NotCanonical { start, bytes }) };
+        // The end itself may lie behind the last address.
+        let last = start.checked_add(bytes - 1);
+        let last = last.filter(|&last| canonical(start) && canonical(last) && upper_half(start) == upper_half(last));
+        let Some(last) = last else { return Err(PagedError::NotCanonical { start, bytes }) };
         if start == 0 {
             return Err(PagedError::Null);
         }
         // A chunk's alignment may be more than a page.
         let align_bytes = layout.align_bytes().max(PAGE_BYTES);
         let slot_bytes = layout.size_bytes().next_multiple_of(align_bytes);
-        let first = start.next_multiple_of(align_bytes);
-        let room_bytes = end.saturating_sub(first);
-        if room_bytes < slot_bytes {
+        let first = start.checked_next_multiple_of(align_bytes).filter(|&first| first <= last);
+        // Not the whole address space, since the range does not begin at null.
+        let room_bytes = first.map_or(0, |first| last - first + 1);
+        let Some(first) = first.filter(|_| room_bytes >= slot_bytes) else {
             return Err(PagedError::TooSmall { bytes: room_bytes, chunk_bytes: slot_bytes });
-        }
+        };
         Ok(Paged {
             paging,
             start: first,
@@ -305,9 +308,11 @@ impl<P: Paging> Paged<P> {
     /// The same with other page flags, such as `PRESENT | WRITABLE | NO_EXECUTE | GLOBAL`.
     ///
     /// # Errors
-    /// [`PagedError::BadFlags`] without `PRESENT` or `WRITABLE`, or with `USER_ACCESSIBLE` or `HUGE_PAGE`.
+    /// [`PagedError::BadFlags`] without `PRESENT` or `WRITABLE`, with `USER_ACCESSIBLE` or `HUGE_PAGE`, or with a bit that is no flag: it
+    /// would change the frame's address.
     pub fn with_flags(self, flags: PageTableFlags) -> Result<Self, PagedError> {
-        if !flags.contains(PageTableFlags::PRESENT | PageTableFlags::WRITABLE) || flags.intersects(FORBIDDEN_FLAGS) {
+        let are_flags = PageTableFlags::from_bits(flags.bits()).is_some();
+        if !are_flags || !flags.contains(PageTableFlags::PRESENT | PageTableFlags::WRITABLE) || flags.intersects(FORBIDDEN_FLAGS) {
             return Err(PagedError::BadFlags { bits: flags.bits() });
         }
         Ok(Paged { flags, ..self })
@@ -448,5 +453,58 @@ struct TableFrame(Option<PhysFrame>);
 unsafe impl FrameAllocator<Size4KiB> for TableFrame {
     fn allocate_frame(&mut self) -> Option<PhysFrame> {
         self.0.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use x86_64::structures::paging::OffsetPageTable;
+
+    use super::*;
+
+    /// Page tables that nobody asks.
+    struct NoPaging;
+
+    // SAFETY: nothing is ever mapped.
+    unsafe impl Paging for NoPaging {
+        type Mapper = OffsetPageTable<'static>;
+
+        fn with_mapper<R>(&self, _: impl FnOnce(&mut Self::Mapper) -> R) -> R {
+            unreachable!()
+        }
+
+        fn allocate_frame(&self, _: Option<CpuId>) -> Option<PhysFrame> {
+            unreachable!()
+        }
+
+        fn allocate_table_frame(&self, _: Option<CpuId>) -> Option<PhysFrame> {
+            unreachable!()
+        }
+
+        unsafe fn free_frame(&self, _: PhysFrame) {
+            unreachable!()
+        }
+
+        fn flush_everywhere(&self, _: PageRangeInclusive) {
+            unreachable!()
+        }
+    }
+
+    #[test]
+    fn slots_of_a_large_alignment_fit_up_to_the_last_address() {
+        const MIB: usize = 1 << 20;
+        let layout = AreaLayout::for_statics(2, 4 * MIB, 0, 2 * MIB).unwrap();
+        let slot_bytes = layout.size_bytes().next_multiple_of(2 * MIB);
+        let new = |bytes: usize| {
+            // SAFETY: nothing is allocated from it.
+            unsafe { Paged::new(usize::MAX - (bytes - 1), bytes, &layout, NoPaging) }.map(|paged| (paged.start, paged.capacity()))
+        };
+        let too_small = |bytes| Err(PagedError::TooSmall { bytes, chunk_bytes: slot_bytes });
+        // No address behind its start has the alignment.
+        assert_eq!(new(MIB), too_small(0));
+        assert_eq!(new(2 * MIB), too_small(2 * MIB));
+        assert_eq!(new(3 * MIB), too_small(2 * MIB));
+        assert_eq!(new(slot_bytes + MIB), Ok((usize::MAX - (slot_bytes - 1), 1)));
+        assert_eq!(new(2 * slot_bytes), Ok((usize::MAX - (2 * slot_bytes - 1), 2)));
     }
 }

@@ -14,4 +14,6 @@ mod gs;
 mod ring;
 
 pub use gs::{Bytes, GsBase, Offset};
+#[cfg(feature = "host")]
+pub(crate) use ring::{enter_template, leave_template};
 pub(crate) use ring::{irq_restore, irq_save_and_disable, irqs_are_on, set_gs_base, virtual_address_bits};

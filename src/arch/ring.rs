@@ -4,11 +4,12 @@
 //! base is the kernel's to set; each function asks for the current privilege level first.
 
 use core::arch::asm;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 #[cfg(feature = "host")]
 use crate::host as simulated;
 
-/// Without the host harness there is nothing to interrupt in ring 3.
+/// Without the host harness no thread is a CPU, and there is nothing to interrupt in ring 3.
 #[cfg(not(feature = "host"))]
 mod simulated {
     pub(super) fn irqs_are_on() -> bool {
@@ -16,17 +17,21 @@ mod simulated {
     }
 
     pub(super) fn irq_save_and_disable() -> bool {
-        false
+        super::enter_template()
     }
 
-    pub(super) fn irq_enable() {}
+    pub(super) fn irq_enable() {
+        super::leave_template();
+    }
 }
 
 const RFLAGS_IF: u64 = 1 << 9;
 const CR4_LA57: u64 = 1 << 12;
 const CR4_FSGSBASE: u64 = 1 << 16;
 const IA32_GS_BASE: u32 = 0xc000_0101;
+const SYS_SCHED_YIELD: u64 = 24;
 const SYS_ARCH_PRCTL: u64 = 158;
+const SYS_GETTID: u64 = 186;
 const ARCH_SET_GS: u64 = 0x1001;
 
 fn in_ring0() -> bool {
@@ -84,6 +89,41 @@ pub(crate) unsafe fn irq_restore(were_on: bool) {
     } else {
         simulated::irq_enable();
     }
+}
+
+/// The thread that has the template for itself; 0 if none has.
+static IN_TEMPLATE: AtomicU64 = AtomicU64::new(0);
+
+/// Gives this thread the template for itself, and tells whether it had not before. Waits for other threads.
+///
+/// In ring 3 every thread that is no CPU of the host harness works in the template, as if it were the boot CPU. They are it one after the
+/// other: a token, which keeps everything else off a CPU, keeps them off each other. Elsewhere than on Linux there is no harness, and a
+/// program is to have one thread.
+pub(crate) fn enter_template() -> bool {
+    if !cfg!(target_os = "linux") {
+        return false;
+    }
+    let this_thread = system_call(SYS_GETTID);
+    if IN_TEMPLATE.load(Ordering::Relaxed) == this_thread {
+        return false;
+    }
+    while IN_TEMPLATE.compare_exchange_weak(0, this_thread, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        system_call(SYS_SCHED_YIELD);
+    }
+    true
+}
+
+/// Ends what an `enter_template` began that returned `true`.
+pub(crate) fn leave_template() {
+    IN_TEMPLATE.store(0, Ordering::Release);
+}
+
+/// A system call of Linux's that takes no arguments and does nothing to memory.
+fn system_call(number: u64) -> u64 {
+    let result;
+    // SAFETY: callers are in ring 3 and name such a call; rcx and r11 are clobbered by `syscall`.
+    unsafe { asm!("syscall", inout("rax") number => result, out("rcx") _, out("r11") _, options(nomem, nostack)) };
+    result
 }
 
 /// The number of significant bits of a virtual address: 57 with five-level paging, else 48.

@@ -42,8 +42,9 @@ impl PromotionPolicy for Explicit {
 /// When adds keep changing the CPU: a score rises by [`STEP`](Self::STEP) with each add that is on another CPU than the last one, falls by one with
 /// each that is on the same, and promotes at [`LIMIT`](Self::LIMIT).
 ///
-/// So a process on one CPU is never promoted, nor is one that moves less than once in 9 adds; one whose adds alternate between CPUs is
-/// after 8 changes. Adds that race may be missed, which delays that by so many adds.
+/// So a process on one CPU is never promoted, nor is one that moves less than once in 65 adds; one whose adds alternate between CPUs is
+/// after 8 changes, and one whose CPUs each add a few times while they have the line soon after. Adds that race may be missed, which delays
+/// that by so many adds.
 ///
 /// With `DEFERRED` an add only [asks](Verdict::Ask), for kernels in which it may be in a context that must not take memory.
 #[derive(Debug)]
@@ -57,9 +58,9 @@ const NO_CPU: u32 = u16::MAX as u32;
 
 impl<const DEFERRED: bool> CpuChanges<DEFERRED> {
     /// By how much a change of CPU raises the score.
-    pub const STEP: u32 = 8;
+    pub const STEP: u32 = 64;
     /// The score that promotes.
-    pub const LIMIT: u32 = 64;
+    pub const LIMIT: u32 = 512;
 
     #[cold]
     fn changed(&self, state: u32, cpu: u32) -> Verdict {
@@ -121,11 +122,11 @@ mod tests {
     #[test]
     fn who_stays_or_moves_now_and_then_is_never_promoted() {
         assert!(verdicts((0..10_000).map(|_| 3)).all(|verdict| verdict == Verdict::Stay));
-        assert!(verdicts((0..10_000).map(|add| add / 9 % 4)).all(|verdict| verdict == Verdict::Stay));
+        assert!(verdicts((0..100_000).map(|add| add / 65 % 4)).all(|verdict| verdict == Verdict::Stay));
     }
 
     #[test]
-    fn who_moves_once_in_8_adds_is_promoted_in_the_end() {
-        assert!(verdicts((0..10_000).map(|add| add / 8 % 4)).any(|verdict| verdict == Verdict::Promote));
+    fn who_moves_once_in_63_adds_is_promoted_in_the_end() {
+        assert!(verdicts((0..100_000).map(|add| add / 63 % 4)).any(|verdict| verdict == Verdict::Promote));
     }
 }

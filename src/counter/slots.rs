@@ -213,7 +213,11 @@ impl<'a> Slots<'a> {
         for cpu in self.touched.iter() {
             for index in 0..nr {
                 // SAFETY: the caller's promise.
-                unsafe { self.slot_on(cpu, index) }.store(0, Ordering::Relaxed);
+                let slot = unsafe { self.slot_on(cpu, index) };
+                // With more than 64 CPUs a neighbour that wrote nothing is visited too, whose line is better left alone.
+                if slot.load(Ordering::Relaxed) != 0 {
+                    slot.store(0, Ordering::Relaxed);
+                }
             }
         }
     }

@@ -3,7 +3,10 @@
 //!
 //! `cargo test --test injection -- --nocapture` shows how many schedules were tried.
 
+//! Not in robust mode, in which every operation takes the lock and looks at every CPU's copy: other code, and far too much to step.
+
 #![allow(missing_docs, reason = "a test binary")]
+#![cfg(not(feature = "robust"))]
 
 mod allocator;
 mod counters;

@@ -4,6 +4,8 @@
 //! memory model allows.
 
 #![allow(missing_docs, reason = "a test binary")]
+// The models do not depend on features, so once is enough.
+#![cfg(not(feature = "robust"))]
 
 mod bounds;
 mod checker;

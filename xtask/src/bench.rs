@@ -1,6 +1,6 @@
 //! `cargo xtask bench`.
 
-use crate::bench_rows::{Message, Row};
+use crate::bench_rows::{Message, Operation, Row};
 use crate::cli::command_line;
 use crate::host::Host;
 use crate::progress::Progress;
@@ -8,11 +8,15 @@ use crate::report::{Destination, Report};
 use crate::{bench_table, workspace};
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use kernel_runner::{Guarded, number_in};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{ExitCode, Stdio};
 
 const PACKAGE: &str = "native-bench";
+
+/// The fewest possible CPUs of a machine. A million objects are measured on this one only.
+const SMALLEST_POSSIBLE_CPUS: u32 = 2;
 
 /// Time single operations on native threads, each pinned to a core
 ///
@@ -22,26 +26,35 @@ const PACKAGE: &str = "native-bench";
 ///
 /// The baseline is an allocator in this workspace that works as Linux's does: a mutex and a lock for all CPUs, a first-fit search in a bitmap, and
 /// a pass over the copies of all possible CPUs. A baseline of `sum` is a pass over all possible CPUs; of `set4_new_drop`, an allocation of
-/// Linux's size.
+/// Linux's size; of `lifetime`, `lifetime/atomic4`: four plain atomics and no allocation. The table has a baseline in the line of what is compared
+/// with it, the JSON file in a row of its own too.
 ///
 /// `million` rows allocate a million objects and free them in some order; the largest take 2 GiB.
+///
+/// What is measured is the package in the folder `benches`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  cargo xtask bench                                              everything, about two minutes
-  cargo xtask bench --filter alloc_free --possible-cpus 2,256    does allocation cost the same on large machines?
-  cargo xtask bench --quick --json rows.json                     a short look, the rows as JSON too")]
+  cargo xtask bench                             everything, about two minutes
+  cargo xtask bench --list                      the operations, and what they are
+  cargo xtask bench --filter alloc_free --possible-cpus 2,256
+                                                is a large machine slower?
+  cargo xtask bench --quick --json rows.json    a short look, the rows as JSON too")]
 pub struct Bench {
     /// Write the rows to this file as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+
+    /// List the operations, with what their names mean, and measure nothing
+    #[arg(long)]
+    pub list: bool,
 
     /// Only operations whose name contains this
     #[arg(long, value_name = "NAME", default_value = "")]
     pub filter: String,
 
     /// Numbers of possible CPUs, 2 to 1024 each; a million objects are measured with 2
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "2,16,64,256", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(2..=1024))]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "2,16,64,256", allow_hyphen_values = true, value_parser = number_in(SMALLEST_POSSIBLE_CPUS..=1024))]
     pub possible_cpus: Vec<u32>,
 
     /// A few rounds only: to see that everything runs, not how fast
@@ -56,14 +69,16 @@ pub fn run(options: &Bench) -> Result<ExitCode> {
     if !built.context("cannot start cargo")?.success() {
         bail!("{PACKAGE} cannot be built");
     }
+    let operations = operations(options)?;
+    if options.list {
+        println!("{}", bench_table::meanings(&operations.iter().collect::<Vec<_>>()));
+        return Ok(ExitCode::SUCCESS);
+    }
 
     let mut rows = Vec::new();
-    let measured = options.possible_cpus.iter().enumerate().try_for_each(|(index, &possible_cpus)| {
-        let stage = format!("{possible_cpus} possible CPUs ({} of {})", index + 1, options.possible_cpus.len());
-        measure(options, possible_cpus, &stage, &mut rows).context(stage)
-    });
+    let measured = measure_all(options, &mut rows);
     if !rows.is_empty() {
-        println!("{}", bench_table::render(&rows));
+        println!("{}\n{}", bench_table::render(&rows), bench_table::legend(&rows, &operations, options.quick));
         if let Some(destination) = &destination {
             destination.write(&Report { machine: &Host::native(), command: command_line(), rows: &rows })?;
         }
@@ -72,27 +87,52 @@ pub fn run(options: &Bench) -> Result<ExitCode> {
     if rows.is_empty() {
         bail!("no operation's name contains `{}` with {} possible CPUs", options.filter, list(&options.possible_cpus));
     }
-    println!("{}", bench_table::LEGEND);
     Ok(ExitCode::SUCCESS)
 }
 
-/// One process.
-fn measure(options: &Bench, possible_cpus: u32, stage: &str, rows: &mut Vec<Row>) -> Result<()> {
-    let mut progress = Progress::new(1);
-    progress.stage(stage);
+/// The operations that the filter leaves, of which there must be some. They are asked for on the machine that has all.
+fn operations(options: &Bench) -> Result<Vec<Operation>> {
+    let mut operations = Vec::new();
+    each_message(options, SMALLEST_POSSIBLE_CPUS, &["--list"], |message| {
+        if let Message::Operation(operation) = message {
+            operations.push(operation);
+        }
+    })?;
+    if operations.is_empty() {
+        bail!("no operation's name contains `{}`; `cargo xtask bench --list` has all", options.filter);
+    }
+    Ok(operations)
+}
+
+/// One process for each number of possible CPUs, up to the first failure.
+fn measure_all(options: &Bench, rows: &mut Vec<Row>) -> Result<()> {
+    let mut progress = Progress::new(options.possible_cpus.len());
+    for (index, &possible_cpus) in options.possible_cpus.iter().enumerate() {
+        let machine = format!("{possible_cpus} possible CPUs");
+        progress.stage(&format!("{machine} ({} of {})", index + 1, options.possible_cpus.len()));
+        let further = if options.quick { &["--quick"][..] } else { &[] };
+        let measured = each_message(options, possible_cpus, further, |message| match message {
+            Message::Progress { done, total, label } => progress.step(done, total, &format!("{machine}: {label}")),
+            Message::Row(row) => rows.push(row),
+            Message::Operation(_) => {}
+        });
+        measured.context(machine)?;
+        progress.boot_done();
+    }
+    Ok(())
+}
+
+/// Runs the bench for one number of possible CPUs, and calls `on_message` for all that it says.
+fn each_message(options: &Bench, possible_cpus: u32, further: &[&str], mut on_message: impl FnMut(Message)) -> Result<()> {
     let mut command = workspace::cargo();
     command.args(["run", "--quiet", "--release", "--package", PACKAGE, "--"]);
-    command.args(["--possible-cpus", &possible_cpus.to_string()]).arg(format!("--filter={}", options.filter));
-    if options.quick {
-        command.arg("--quick");
-    }
-    let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
-    let output = process.stdout.take().context("the process has no output")?;
+    command.args(["--possible-cpus", &possible_cpus.to_string()]).arg(format!("--filter={}", options.filter)).args(further);
+    let mut process = Guarded::spawn(command.stdin(Stdio::null()).stdout(Stdio::piped())).context("cannot start cargo")?;
+    let output = process.take_stdout().context("the process has no output")?;
     let mut unreadable = Ok(());
     for line in BufReader::new(output).lines() {
         match line.context("the output cannot be read").and_then(|line| Message::parse(&line)) {
-            Ok(Message::Progress { done, total, label }) => progress.step(done, total, &format!("{stage}: {label}")),
-            Ok(Message::Row(row)) => rows.push(row),
+            Ok(message) => on_message(message),
             Err(error) => unreadable = Err(error),
         }
     }

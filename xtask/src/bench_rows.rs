@@ -21,12 +21,23 @@ pub struct Row {
     pub speedup: Option<f64>,
 }
 
+/// What the rows of some names measure.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct Operation {
+    /// In capitals is what differs from row to row.
+    pub name: String,
+    pub meaning: String,
+    /// The names of its rows.
+    pub rows: Vec<String>,
+}
+
 /// A line.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Message {
     Progress { done: u64, total: u64, label: String },
     Row(Row),
+    Operation(Operation),
 }
 
 impl Message {
@@ -65,11 +76,13 @@ pub mod tests {
     }
 
     #[test]
-    fn lines_are_progress_or_rows() {
+    fn lines_are_progress_or_rows_or_operations() {
         let printed = json!({"row": row("gs_add", 2, None)}).to_string();
         assert!(matches!(Message::parse(&printed), Ok(Message::Row(parsed)) if parsed == row("gs_add", 2, None)));
         let printed = r#"{"progress":{"done":1,"total":2,"label":"gs_add"}}"#;
         assert!(matches!(Message::parse(printed), Ok(Message::Progress { done: 1, total: 2, .. })));
+        let printed = r#"{"operation":{"name":"alloc_free/SIZE","meaning":"m","rows":["alloc_free/8"]}}"#;
+        assert!(matches!(Message::parse(printed), Ok(Message::Operation(operation)) if operation.rows == ["alloc_free/8"]));
         assert!(Message::parse("ready").is_err());
     }
 }

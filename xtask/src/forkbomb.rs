@@ -1,88 +1,68 @@
 //! `cargo xtask forkbomb`.
 
-use crate::cli::{Forkbomb, command_line, name};
+mod measure;
+mod series;
+mod tables;
+
+use crate::cli::{Forkbomb, command_line};
 use crate::host::Host;
-use crate::progress::Progress;
 use crate::report::{Destination, Report};
-use crate::rows::{Round, summarize};
-use crate::{qemu_install, table, workspace};
-use anyhow::{Context, Error, Result, bail};
-use kernel_runner::{Event, Kernel, Level, Machine};
+use crate::rows::{Row, summarize};
+use crate::{legend, qemu_install, table, workspace};
+use anyhow::{Error, Result, bail};
+use kernel_runner::Machine;
+use measure::Benches;
+use series::{Series, View};
 use std::process::ExitCode;
-use std::time::Duration;
 
-/// What a boot may take beyond what is measured.
-const BOOT_LIMIT: Duration = Duration::from_secs(60);
-
-/// Measures, prints the table and writes the JSON file. What was measured before a failure is printed and written all the same.
+/// Measures, prints the tables and writes the JSON file. What was measured before a failure is printed and written all the same.
 pub fn run(options: &Forkbomb) -> Result<ExitCode> {
     let destination = options.json.as_deref().map(Destination::new).transpose()?;
     if let Some(reason) = options.accel.unavailable() {
         bail!(reason);
     }
-    let machine = Machine { accel: options.accel, ..qemu_install::find_or_install()? };
-    let kernel = workspace::kernel("forkbomb", options.target)?;
+    let mut host = Host::native();
+    let all = Series::of(options, &host);
+    all.iter().try_for_each(|series| series.check(&host))?;
+    let mut kernel = None;
+    if all.iter().any(|series| !series.native) {
+        let machine = Machine { accel: options.accel, qemu_args: options.qemu_args.clone(), ..qemu_install::find_or_install()? };
+        host = Host::of(&machine);
+        kernel = Some((machine, workspace::kernel("forkbomb", options.target)?));
+    }
+    if all.iter().any(|series| series.native) {
+        measure::build_native()?;
+    }
 
     let mut rounds = Vec::new();
-    let boots = boot_all(options, &machine, &kernel, &mut rounds);
-
-    let rows = summarize(&rounds);
-    if !rows.is_empty() {
-        println!("{}", table::render(&rows));
-        if let Some(destination) = &destination {
-            destination.write(&Report { machine: &Host::of(&machine), command: command_line(), rows: &rows })?;
-        }
+    let measured = Benches { kernel }.run(&all, &mut rounds);
+    let tables: Vec<(View, Vec<Row>)> = all.iter().zip(&rounds).map(|(series, rounds)| (series.view, summarize(rounds))).collect();
+    let rows: Vec<Row> = tables.iter().flat_map(|(_, rows)| rows.clone()).collect();
+    print_tables(&tables, &host);
+    if let Some(destination) = destination.filter(|_| !rows.is_empty()) {
+        destination.write(&Report { machine: &host, command: command_line(), rows: &rows })?;
     }
     // A kernel whose counters are wrong also ends with a failure: the verdict says more.
-    let verdict = table::verdict(&rows).map_err(Error::msg)?;
-    boots?;
+    let verdict = table::verdict(&rows, options.chunk_limit.is_some()).map_err(Error::msg)?;
+    measured?;
     println!("{verdict}");
     Ok(ExitCode::SUCCESS)
 }
 
-/// Boots the kernel once for each number of CPUs, up to the first failure.
-fn boot_all(options: &Forkbomb, machine: &Machine, kernel: &Kernel, rounds: &mut Vec<Round>) -> Result<()> {
-    let mut progress = Progress::new(options.cpus.len());
-    for &cpus in &options.cpus {
-        progress.stage(&format!("{}: booting", cpu_count(cpus)));
-        boot(options, &Machine { cpus, ..machine.clone() }, kernel, rounds, &mut progress).with_context(|| cpu_count(cpus))?;
-        progress.boot_done();
+/// Neighbours that are one table are printed as one.
+fn print_tables(tables: &[(View, Vec<Row>)], host: &Host) {
+    let is_one = |(one, _): &(View, Vec<Row>), (other, _): &(View, Vec<Row>)| (*one, *other) == (View::Lines, View::Lines);
+    let mut views = Vec::new();
+    for tables in tables.chunk_by(is_one) {
+        let rows: Vec<_> = tables.iter().flat_map(|(_, rows)| rows.clone()).collect();
+        if !rows.is_empty() {
+            views.push(tables[0].0);
+            println!("{}", tables::render(tables[0].0, &rows));
+        }
     }
-    Ok(())
-}
-
-fn boot(options: &Forkbomb, machine: &Machine, kernel: &Kernel, rounds: &mut Vec<Round>, progress: &mut Progress) -> Result<()> {
-    let strategies: Vec<_> = options.strategies.iter().map(|&strategy| name(strategy)).collect();
-    let measured = options.seconds * strategies.len() as u32;
-    // The slowest machine still gets its turn: a round ends when its last process has exited.
-    let machine = Machine { time_limit: Some(BOOT_LIMIT + measured * 4), ..machine.clone() };
-    let words = format!(
-        "seconds={} strategies={} live={}",
-        options.seconds.as_secs_f64(),
-        strategies.join(","),
-        machine.cpus * options.live_per_cpu
-    );
-
-    let before = rounds.len();
-    let mut unreadable = Ok(());
-    let ending = machine.boot(kernel, &words, |event| match event {
-        Event::Row(row) => match Round::from_row(&row) {
-            Ok(round) => rounds.push(round),
-            Err(error) => unreadable = Err(error),
-        },
-        Event::Progress(step) => progress.step(step.done, step.total, &format!("{}: {}", cpu_count(machine.cpus), step.label)),
-        Event::Log(line) if line.level >= Some(Level::Warn) => progress.print(&line.to_string()),
-        _ => {}
-    });
-    unreadable?;
-    let rounds = &rounds[before..];
-    ending.into_result()?;
-    match strategies.iter().find(|&strategy| rounds.iter().all(|round| round.strategy != *strategy)) {
-        Some(strategy) => bail!("the kernel ended without a result for `{strategy}`"),
-        None => Ok(()),
+    views.dedup();
+    let rows: Vec<_> = tables.iter().flat_map(|(_, rows)| rows.clone()).collect();
+    if !rows.is_empty() {
+        println!("{}\n{}", legend::render(&rows, host), tables::legend(&views));
     }
-}
-
-fn cpu_count(cpus: u32) -> String {
-    format!("{cpus} {}", if cpus == 1 { "CPU" } else { "CPUs" })
 }

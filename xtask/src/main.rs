@@ -6,12 +6,15 @@ mod bench_table;
 mod cli;
 mod forkbomb;
 mod host;
+mod legend;
 mod progress;
 mod qemu_install;
 mod report;
 mod rows;
 mod table;
 mod test;
+mod transfers;
+mod transfers_table;
 mod workspace;
 
 use cli::{Cli, Command};
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
         Command::Bench(options) => bench::run(options),
         Command::Forkbomb(options) => forkbomb::run(options),
         Command::Test(options) => test::run(options),
+        Command::Transfers(options) => transfers::run(options),
     };
     result.unwrap_or_else(|error| {
         // The chain of causes on one line.

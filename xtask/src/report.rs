@@ -3,9 +3,8 @@
 use crate::host::Host;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
-use std::fs::{self, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::{Builder, NamedTempFile};
 
@@ -48,10 +47,8 @@ impl Destination {
     /// A file in the destination's folder, from where it can be moved into its place in one step.
     fn unfinished(&self) -> Result<NamedTempFile> {
         let folder = self.path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
-        // The usual permissions of a new file, which the umask narrows.
-        let builder = Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(folder);
-        // tempfile's own message names its file, which means nothing to who gave the path.
-        Ok(builder.map_err(|error| io::Error::from(error.kind()))?)
+        // Not `tempfile_in`, whose errors name its own file and not what the system said. The file gets the usual permissions of a new one.
+        Ok(Builder::new().make_in(folder, |path| File::create_new(path))?)
     }
 
     /// Writes the report. Nobody sees half of it: it takes the place of what was there when it is complete.
@@ -60,7 +57,7 @@ impl Destination {
             let mut file = self.unfinished()?;
             serde_json::to_writer_pretty(&mut file, report)?;
             file.write_all(b"\n")?;
-            file.persist(&self.path)?;
+            file.persist(&self.path).map_err(|error| error.error)?;
             Ok(())
         };
         write().map_err(|error: anyhow::Error| error.context(format!("cannot write {}", self.path.display())))
@@ -125,5 +122,11 @@ mod tests {
             let error = Destination::new(&path).unwrap_err();
             assert!(format!("{error:#}").starts_with("cannot write "), "{error:#}");
         }
+    }
+
+    #[test]
+    fn what_the_system_says_about_the_path_is_told() {
+        let error = Destination::new(Path::new("/no/such/folder/rows.json")).unwrap_err();
+        assert_eq!(format!("{error:#}"), "cannot write /no/such/folder/rows.json: No such file or directory (os error 2)");
     }
 }

@@ -1,42 +1,65 @@
-//! What the kernel measured, and what is said about it.
+//! What was measured, round by round, and what is said about it.
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// One round of one strategy, as the kernel reports it.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-pub struct Round {
+/// What was to be done, whichever strategy does it: rounds of the same setting are comparable.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Setting {
     pub workload: String,
-    pub strategy: String,
+    /// `whole`, or what of it: `counters`, `lifecycle`.
+    pub part: String,
     pub cpus: u32,
     pub possible_cpus: u32,
     pub native: bool,
+    /// The most processes alive at once, on all CPUs together.
+    pub live: u64,
+    pub folio_order: u32,
+    /// Whether the shares of counters and of the list's lock were timed, which itself takes time.
+    pub shares: bool,
+}
+
+/// One round of one strategy, as the kernel or the native process reports it.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct Round {
+    #[serde(flatten)]
+    pub setting: Setting,
+    pub strategy: String,
     pub lifetimes: u64,
     pub seconds: f64,
     pub per_second: f64,
     pub nonzero_counters: u64,
     pub leaked_objects: i64,
+    pub failed_forks: u64,
+    /// What did not come from a pool but from the heap.
+    pub pool_misses: u64,
+    pub peak_live: u64,
+    pub bytes_per_space: f64,
+    pub worst_read_error: u64,
+    pub guaranteed_error: u64,
+    pub scanned_per_second: f64,
+    pub exact_sums_share: f64,
+    pub counter_share: f64,
+    pub lru_share: f64,
 }
 
 impl Round {
-    /// Reads the keys and values of the kernel's row.
-    pub fn from_row(row: &kernel_runner::Row) -> Result<Self> {
+    /// Reads the keys and values of a row.
+    pub fn from_fields<'a>(fields: impl Iterator<Item = (&'a str, &'a str)>) -> Result<Self> {
         // What is neither a number nor a truth value is a string.
-        let typed = |value: &String| serde_json::from_str(value).unwrap_or_else(|_| Value::from(value.as_str()));
-        let fields: Map<_, _> = row.fields.iter().map(|(key, value)| (key.clone(), typed(value))).collect();
-        serde_json::from_value(Value::Object(fields)).context("the kernel's row cannot be read")
+        let typed = |value: &str| serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
+        let fields: Map<_, _> = fields.map(|(key, value)| (key.to_owned(), typed(value))).collect();
+        serde_json::from_value(Value::Object(fields)).context("the row of a round cannot be read")
     }
 }
 
-/// All rounds of one strategy on one number of CPUs.
+/// All rounds of one strategy in one setting.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    pub workload: String,
+    #[serde(flatten)]
+    pub setting: Setting,
     pub strategy: String,
-    pub cpus: u32,
-    pub possible_cpus: u32,
-    pub native: bool,
     /// How many rounds this is taken from.
     pub rounds: usize,
     /// In all rounds.
@@ -47,16 +70,41 @@ pub struct Row {
     pub per_second: f64,
     /// The fastest minus the slowest round, as a part of the median.
     pub spread: f64,
-    /// `per_second` in units of the first row of the same workload and CPUs, compared round by round: the median.
+    /// `per_second` in units of the first row of the same setting, compared round by round: the median.
     pub ratio: f64,
     pub nonzero_counters: u64,
     pub leaked_objects: i64,
+    /// In all rounds.
+    pub failed_forks: u64,
+    /// What came from the heap for each lifetime, since a pool was empty.
+    pub pool_misses_per_lifetime: f64,
+    /// In the round that had the most.
+    pub peak_live: u64,
+    /// The counters', on all CPUs together; the median round's.
+    pub bytes_per_space: f64,
+    /// The largest difference between a read and the truth that any round saw.
+    pub worst_read_error: u64,
+    /// What that difference can be at most.
+    pub guaranteed_error: u64,
+    /// The median round's.
+    pub scanned_per_second: f64,
+    /// How many of the spaces that a reader looked at it had to sum up; the median round's.
+    pub exact_sums_share: f64,
+    /// Of the CPUs' time; the median round's, if it was timed.
+    pub counter_share: f64,
+    /// Of the CPUs' time; the median round's, if it was timed.
+    pub lru_share: f64,
 }
 
 impl Row {
     /// Whether every counter ended at zero and nothing leaked.
     pub fn is_clean(&self) -> bool {
         self.nonzero_counters == 0 && self.leaked_objects == 0
+    }
+
+    /// Nanoseconds of one CPU for one lifetime.
+    pub fn ns_per_lifetime(&self) -> f64 {
+        1e9 * f64::from(self.setting.cpus) / self.per_second
     }
 
     fn new(rounds: &[&Round], reference: &[&Round]) -> Self {
@@ -67,29 +115,39 @@ impl Row {
         let slowest = rates.iter().copied().fold(f64::MAX, f64::min);
         // The rounds of a turn are neighbours in time, so that a machine that changes its speed changes both.
         let ratios: Vec<_> = rounds.iter().zip(reference).map(|(this, that)| this.per_second / that.per_second).collect();
+        let middle = |value: fn(&Round) -> f64| median(&rounds.iter().map(|round| value(round)).collect::<Vec<_>>());
+        let lifetimes: u64 = rounds.iter().map(|round| round.lifetimes).sum();
+        let pool_misses: u64 = rounds.iter().map(|round| round.pool_misses).sum();
         Self {
-            workload: first.workload.clone(),
+            setting: first.setting.clone(),
             strategy: first.strategy.clone(),
-            cpus: first.cpus,
-            possible_cpus: first.possible_cpus,
-            native: first.native,
             rounds: rounds.len(),
-            lifetimes: rounds.iter().map(|round| round.lifetimes).sum(),
+            lifetimes,
             seconds: rounds.iter().map(|round| round.seconds).sum(),
             per_second,
             spread: (fastest - slowest) / per_second,
             ratio: median(&ratios),
             nonzero_counters: rounds.iter().map(|round| round.nonzero_counters).sum(),
             leaked_objects: rounds.iter().map(|round| round.leaked_objects).sum(),
+            failed_forks: rounds.iter().map(|round| round.failed_forks).sum(),
+            pool_misses_per_lifetime: pool_misses as f64 / lifetimes.max(1) as f64,
+            peak_live: rounds.iter().map(|round| round.peak_live).max().unwrap_or_default(),
+            bytes_per_space: middle(|round| round.bytes_per_space),
+            worst_read_error: rounds.iter().map(|round| round.worst_read_error).max().unwrap_or_default(),
+            guaranteed_error: rounds.iter().map(|round| round.guaranteed_error).max().unwrap_or_default(),
+            scanned_per_second: middle(|round| round.scanned_per_second),
+            exact_sums_share: middle(|round| round.exact_sums_share),
+            counter_share: middle(|round| round.counter_share),
+            lru_share: middle(|round| round.lru_share),
         }
     }
 }
 
-/// One row for each workload, strategy and number of CPUs, in the order in which they first occur.
+/// One row for each setting and strategy, in the order in which they first occur.
 pub fn summarize(rounds: &[Round]) -> Vec<Row> {
     let mut groups: Vec<Vec<&Round>> = Vec::new();
     for round in rounds {
-        let is_same = |other: &Round| is_comparable(other, round) && other.strategy == round.strategy;
+        let is_same = |other: &Round| other.setting == round.setting && other.strategy == round.strategy;
         match groups.iter_mut().find(|group| is_same(group[0])) {
             Some(group) => group.push(round),
             None => groups.push(vec![round]),
@@ -98,14 +156,10 @@ pub fn summarize(rounds: &[Round]) -> Vec<Row> {
     groups
         .iter()
         .filter_map(|group| {
-            let reference = groups.iter().find(|other| is_comparable(other[0], group[0]))?;
+            let reference = groups.iter().find(|other| other[0].setting == group[0].setting)?;
             Some(Row::new(group, reference))
         })
         .collect()
-}
-
-fn is_comparable(one: &Round, other: &Round) -> bool {
-    (&one.workload, one.cpus) == (&other.workload, other.cpus)
 }
 
 /// The middle value, or the mean of the two in the middle. Of no values: NaN.
@@ -125,24 +179,28 @@ pub mod tests {
     use super::*;
 
     fn parse(words: &str) -> Result<Round> {
-        let pairs = words.split_whitespace().filter_map(|word| word.split_once('='));
-        Round::from_row(&kernel_runner::Row { fields: pairs.map(|(key, value)| (key.into(), value.into())).collect() })
+        Round::from_fields(words.split_whitespace().filter_map(|word| word.split_once('=')))
+    }
+
+    fn words(strategy: &str, cpus: i64, lifetimes: u64) -> String {
+        format!(
+            "workload=bomb part=whole strategy={strategy} cpus={cpus} possible_cpus={cpus} native=false live=64 folio_order=0 shares=false \
+             lifetimes={lifetimes} seconds=1.0 per_second={lifetimes}.0 nonzero_counters=0 leaked_objects=0 failed_forks=0 pool_misses=0 \
+             peak_live=64 bytes_per_space=256 worst_read_error=31 guaranteed_error=93 scanned_per_second=0 exact_sums_share=0 \
+             counter_share=0 lru_share=0"
+        )
     }
 
     /// A round of one second.
     pub fn round(strategy: &str, cpus: u32, lifetimes: u64) -> Round {
-        parse(&format!(
-            "workload=bomb strategy={strategy} cpus={cpus} possible_cpus={cpus} native=false lifetimes={lifetimes} seconds=1.0 \
-             per_second={lifetimes}.0 nonzero_counters=0 leaked_objects=0"
-        ))
-        .unwrap()
+        parse(&words(strategy, cpus.into(), lifetimes)).unwrap()
     }
 
     #[test]
     fn a_row_with_a_key_missing_or_of_the_wrong_kind_is_refused_by_name() {
-        let error = parse("workload=bomb strategy=each cpus=4").unwrap_err();
-        assert!(format!("{error:#}").contains("possible_cpus"), "{error:#}");
-        assert!(parse("workload=bomb strategy=each cpus=-4").is_err());
+        let error = parse("workload=bomb part=whole strategy=each cpus=4").unwrap_err();
+        assert!(format!("{error:#}").contains("lifetimes"), "{error:#}");
+        assert!(parse(&words("each", 4, 1)).is_ok() && parse(&words("each", -4, 1)).is_err());
     }
 
     #[test]
@@ -150,7 +208,7 @@ pub mod tests {
         let rounds =
             [round("each", 1, 100), round("grouped", 1, 300), round("each", 1, 110), round("grouped", 1, 320), round("each", 2, 50)];
         let rows = summarize(&rounds);
-        let names: Vec<_> = rows.iter().map(|row| (row.strategy.as_str(), row.cpus, row.rounds, row.lifetimes)).collect();
+        let names: Vec<_> = rows.iter().map(|row| (row.strategy.as_str(), row.setting.cpus, row.rounds, row.lifetimes)).collect();
         assert_eq!(names, [("each", 1, 2, 210), ("grouped", 1, 2, 620), ("each", 2, 1, 50)]);
     }
 

@@ -15,20 +15,27 @@ const COLUMNS: [(&str, bool); 8] = [
     ("ratio", true),
 ];
 
-/// A table of `rows`.
-pub fn render(rows: &[Row]) -> String {
+/// A table without lines, whose first column is text and whose others are numbers.
+pub fn styled<'a>(headings: impl IntoIterator<Item = &'a str>) -> Table {
     let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_header(COLUMNS.map(|(heading, _)| heading));
+    table.load_style(UTF8_FULL_CONDENSED).set_header(headings);
+    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table
+}
+
+/// A line for each of `rows`.
+pub fn lines(rows: &[Row]) -> String {
+    let mut table = styled(COLUMNS.map(|(heading, _)| heading));
     for (column, (_, is_number)) in table.column_iter_mut().zip(COLUMNS) {
-        if is_number {
-            column.set_cell_alignment(CellAlignment::Right);
+        if !is_number {
+            column.set_cell_alignment(CellAlignment::Left);
         }
     }
     for row in rows {
         table.add_row([
-            row.workload.clone(),
+            row.setting.workload.clone(),
             row.strategy.clone(),
-            row.cpus.to_string(),
+            row.setting.cpus.to_string(),
             grouped_digits(row.lifetimes),
             format!("{:.1}", row.seconds),
             grouped_digits(row.per_second.round() as u64),
@@ -39,17 +46,29 @@ pub fn render(rows: &[Row]) -> String {
     table.to_string()
 }
 
-/// The verdict under the table, `Err` when a counter did not end at zero or an object leaked.
-pub fn verdict(rows: &[Row]) -> Result<String, String> {
+/// The verdict under the table, `Err` when a counter did not end at zero, an object leaked, or a fork failed without a limit.
+pub fn verdict(rows: &[Row], is_limited: bool) -> Result<String, String> {
     let nonzero: u64 = rows.iter().map(|row| row.nonzero_counters).sum();
     // Summed up without sign: an object too few in one row does not make up for one too many in another.
     let leaked: u64 = rows.iter().map(|row| row.leaked_objects.unsigned_abs()).sum();
-    if rows.iter().all(Row::is_clean) {
+    let failed: u64 = rows.iter().map(|row| row.failed_forks).sum();
+    if failed > 0 && !is_limited {
+        Err(format!(
+            "{} forks failed for want of memory; {nonzero} counters did not end at zero, and {leaked} objects leaked",
+            grouped_digits(failed)
+        ))
+    } else if rows.iter().all(Row::is_clean) {
         let lifetimes = rows.iter().map(|row| row.lifetimes).sum();
-        Ok(format!("Every counter of {} lifetimes ended at zero, and nothing leaked.", grouped_digits(lifetimes)))
+        let failed = if failed > 0 { format!("{} forks failed at the limit. ", grouped_digits(failed)) } else { String::new() };
+        Ok(format!("{failed}Every counter of {} lifetimes ended at zero, and nothing leaked.", grouped_digits(lifetimes)))
     } else {
         Err(format!("{nonzero} counters did not end at zero, and {leaked} objects leaked"))
     }
+}
+
+/// `1 CPU`, `2 CPUs`.
+pub fn counted(number: usize, unit: &str) -> String {
+    format!("{number} {unit}{}", if number == 1 { "" } else { "s" })
 }
 
 /// `1234567` as `1,234,567`.
@@ -72,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_line_for_each_row_has_all_of_its_numbers() {
-        let text = render(&summarize(&[round("each", 4, 12_345), round("grouped", 4, 24_690)]));
+        let text = lines(&summarize(&[round("each", 4, 12_345), round("grouped", 4, 24_690)]));
         let lines: Vec<_> = text.lines().filter(|line| line.contains("bomb")).collect();
         assert_eq!(lines.len(), 2, "{text}");
         for part in ["grouped", " 4 ", "24,690", "1.0", "0 %", "2.00"] {
@@ -83,11 +102,14 @@ mod tests {
     #[test]
     fn the_verdict_counts_what_is_wrong() {
         let mut rounds = [round("each", 1, 100), round("grouped", 1, 100)];
-        assert_eq!(verdict(&summarize(&rounds)), Ok("Every counter of 200 lifetimes ended at zero, and nothing leaked.".into()));
+        assert_eq!(verdict(&summarize(&rounds), false), Ok("Every counter of 200 lifetimes ended at zero, and nothing leaked.".into()));
         rounds[0].leaked_objects = -1;
         rounds[1].leaked_objects = 1;
         rounds[1].nonzero_counters = 3;
-        assert_eq!(verdict(&summarize(&rounds)), Err("3 counters did not end at zero, and 2 objects leaked".into()));
+        assert_eq!(verdict(&summarize(&rounds), false), Err("3 counters did not end at zero, and 2 objects leaked".into()));
+        rounds[0].failed_forks = 7;
+        assert!(verdict(&summarize(&rounds), false).unwrap_err().starts_with("7 forks failed"));
+        assert!(verdict(&summarize(&rounds[..0]), true).is_ok());
     }
 
     #[test]

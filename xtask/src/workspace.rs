@@ -24,7 +24,8 @@ pub fn kernel(binary: &str, target: Target) -> Result<Kernel> {
     Ok(Kernel::open(elf)?)
 }
 
-fn root() -> &'static Path {
+/// The workspace's folder.
+pub fn root() -> &'static Path {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     package.parent().unwrap_or(package)
 }

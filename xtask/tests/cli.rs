@@ -1,6 +1,11 @@
-//! The command's bad inputs: each is one line and a failure, before anything is built or booted.
+//! The command's bad inputs: each is one line and a failure, before anything is built or booted. And what it makes of cargo's outcomes.
 
-use std::process::{Command, Output};
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 fn xtask(arguments: &[&str]) -> Output {
     // Nothing on `PATH`: whatever would start QEMU, cargo or apt-get fails in another way than is asserted here.
@@ -19,10 +24,12 @@ fn assert_one_line(arguments: &[&str], named: &str) {
 
 #[test]
 fn numbers_out_of_range_are_refused() {
-    assert_one_line(&["forkbomb", "--cpus", "0"], "0 is not in 1..=255");
-    assert_one_line(&["forkbomb", "--cpus", "256"], "256 is not in 1..=255");
+    assert_one_line(&["forkbomb", "--cpus", "0"], "a number between 1 and 255 is wanted");
+    assert_one_line(&["forkbomb", "--cpus", "256"], "a number between 1 and 255 is wanted");
+    assert_one_line(&["forkbomb", "--cpus", ""], "a number between 1 and 255 is wanted");
     assert_one_line(&["forkbomb", "--cpus", "2,-1"], "-1");
-    assert_one_line(&["bench", "--possible-cpus", "1"], "1 is not in 2..=1024");
+    assert_one_line(&["transfers", "--cpus", "256"], "a number between 1 and 255 is wanted");
+    assert_one_line(&["bench", "--possible-cpus", "1"], "a number between 2 and 1024 is wanted");
     for seconds in ["0", "NaN", "-inf", "soon", ""] {
         assert_one_line(&["forkbomb", "--seconds", seconds], "seconds");
     }
@@ -43,6 +50,9 @@ fn a_json_path_that_cannot_be_written_is_refused() {
     for path in ["/no/such/folder/rows.json", "/dev/null", "/proc/rows.json", "/"] {
         assert_one_line(&["forkbomb", "--json", path], path);
     }
+    for command in ["forkbomb", "bench"] {
+        assert_one_line(&[command, "--json", "/no/such/folder/rows.json"], "No such file or directory");
+    }
 }
 
 #[test]
@@ -51,5 +61,125 @@ fn help_is_printed_and_no_failure() {
         let output = xtask(arguments);
         assert!(output.status.success() && output.stderr.is_empty());
         assert!(String::from_utf8_lossy(&output.stdout).contains("Usage: cargo xtask"));
+    }
+}
+
+#[test]
+fn the_version_is_printed() {
+    let output = xtask(&["--version"]);
+    assert!(output.status.success());
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("cargo xtask "));
+}
+
+/// A cargo that writes down what it is called with, and then does as it is told.
+struct FakeCargo {
+    folder: TempDir,
+    behaviour: &'static str,
+}
+
+impl FakeCargo {
+    /// `behaviour` is shell, in which `$*` are cargo's arguments.
+    fn new(behaviour: &'static str) -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), behaviour }
+    }
+
+    /// The command with this cargo, and with a QEMU that is there.
+    fn xtask(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        // Not written by the test: a file that any process has open for writing cannot be executed.
+        command.args(arguments).env("CARGO", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake-cargo")).env("QEMU", "/bin/true");
+        command
+            .env("FAKE_CARGO_CALLS", self.file("calls"))
+            .env("FAKE_CARGO_PID", self.file("pid"))
+            .env("FAKE_CARGO_BEHAVIOUR", self.behaviour);
+        command
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn calls(&self) -> Vec<String> {
+        fs::read_to_string(self.file("calls")).unwrap_or_default().lines().map(str::to_owned).collect()
+    }
+}
+
+const ROBUST: &str = "test -p pcpu --features robust --tests";
+
+#[test]
+fn test_runs_the_tests_of_robust_mode_too() {
+    let cargo = FakeCargo::new("");
+    let output = cargo.xtask(&["test"]).output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(cargo.calls(), ["test", ROBUST]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(stderr, format!("xtask: cargo test\nxtask: cargo {ROBUST}\n"));
+}
+
+#[test]
+fn test_fails_when_either_run_does_and_says_which() {
+    for (behaviour, failed) in [
+        (r#"[ "$*" != test ] || exit 101"#, "`cargo test`".to_owned()),
+        (r#"[ "$*" = test ] || exit 101"#, format!("`cargo {ROBUST}`")),
+        ("exit 101", format!("`cargo test`, `cargo {ROBUST}`")),
+    ] {
+        let cargo = FakeCargo::new(behaviour);
+        let output = cargo.xtask(&["test"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(101), "{behaviour}");
+        assert_eq!(cargo.calls(), ["test", ROBUST], "{behaviour}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(stderr.lines().last(), Some(format!("error: failed: {failed}").as_str()), "{behaviour}");
+    }
+}
+
+#[test]
+fn test_with_arguments_is_that_run_alone() {
+    let cargo = FakeCargo::new("");
+    assert!(cargo.xtask(&["test", "--test", "kernel", "--", "--list"]).output().unwrap().status.success());
+    assert_eq!(cargo.calls(), ["test --test kernel -- --list"]);
+}
+
+#[test]
+fn a_filter_that_leaves_nothing_is_told_before_anything_is_measured() {
+    let cargo = FakeCargo::new("");
+    let output = cargo.xtask(&["bench", "--filter", "zzz"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.starts_with("error: no operation's name contains `zzz`") && stderr.lines().count() == 1, "{stderr}");
+    let runs: Vec<_> = cargo.calls().into_iter().filter(|call| call.starts_with("run ")).collect();
+    assert!(runs.len() == 1 && runs[0].contains("--list"), "{runs:?}");
+}
+
+#[test]
+fn an_interrupted_measurement_ends_with_one_line_and_leaves_no_process() {
+    let cargo = FakeCargo::new(
+        r#"case "$*" in
+  *--list*) echo '{"operation":{"name":"gs_add","meaning":"m","rows":["gs_add"]}}' ;;
+  run*) echo $$ > "$FAKE_CARGO_PID"; exec sleep 600 ;;
+esac"#,
+    );
+    let mut running = cargo.xtask(&["bench"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = wait_for("the measurement", || fs::read_to_string(cargo.file("pid")).ok().filter(|pid| pid.ends_with('\n')));
+    let signalled = Command::new("kill").args(["-INT", &running.id().to_string()]).status().unwrap();
+    assert!(signalled.success());
+    assert_eq!(running.wait().unwrap().code(), Some(130));
+    let output = running.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(stderr, "2 possible CPUs (1 of 4)\ninterrupted\n");
+    assert!(output.stdout.is_empty());
+    wait_for("the measurement's end", || {
+        let state = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        (state.is_empty() || state.contains(") Z ")).then_some(())
+    });
+}
+
+fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        match probe() {
+            Some(value) => return value,
+            None if start.elapsed() > Duration::from_secs(30) => panic!("no sign of {what} in 30 s"),
+            None => thread::sleep(Duration::from_millis(20)),
+        }
     }
 }

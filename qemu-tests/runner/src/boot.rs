@@ -2,21 +2,18 @@
 
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
+use std::process::{ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::process::Guarded;
+use crate::process::{Guarded, POLL};
 use crate::{Ending, Event, Kernel, LogLine, Machine, Panic};
 
 /// What QEMU exits with for a value written to `isa-debug-exit`: twice the value and one.
 const EXIT_SUCCESS: i32 = 0x10 * 2 + 1;
 const EXIT_TEST_FAILED: i32 = 0x11 * 2 + 1;
 const EXIT_PANIC: i32 = 0x12 * 2 + 1;
-
-/// How often a child that has closed its output is asked whether it has ended.
-const POLL: Duration = Duration::from_millis(5);
 
 impl Machine {
     /// Boots `kernel` with the words of `command_line`, calls `on_event` for everything that it says, as it says it, and
@@ -26,11 +23,13 @@ impl Machine {
             return Ending::CouldNotStart { reason: reason.to_owned() };
         }
         let start = Instant::now();
-        let mut qemu = match Guarded::spawn(&mut self.command(kernel, command_line)) {
+        let mut command = self.command(kernel, command_line);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut qemu = match Guarded::spawn(&mut command) {
             Ok(qemu) => qemu,
             Err(error) => return Ending::CouldNotStart { reason: format!("{}: {error}", self.qemu.display()) },
         };
-        let (mut stdout, mut stderr) = qemu.take_pipes().expect("both are piped and taken once");
+        let (mut stdout, mut stderr) = qemu.take_stdout().zip(qemu.take_stderr()).expect("both are piped and taken once");
         let errors = thread::spawn(move || {
             let mut text = Vec::new();
             let _ = stderr.read_to_end(&mut text);
@@ -119,9 +118,10 @@ impl Seen {
             EXIT_SUCCESS => Ending::Passed,
             EXIT_TEST_FAILED => Ending::TestsFailed { names: Vec::new() },
             EXIT_PANIC => Ending::Panicked { panic: None },
+            0 if said_nothing => Ending::EndedSilently,
             0 => Ending::TripleFault,
-            1 if said_nothing => Ending::CouldNotStart { reason: last_line(stderr).unwrap_or("it said nothing").to_owned() },
-            code => Ending::UnknownExit { code, stderr: last_line(stderr).map(str::to_owned) },
+            1 if said_nothing => Ending::CouldNotStart { reason: on_one_line(stderr).unwrap_or_else(|| "it said nothing".to_owned()) },
+            code => Ending::UnknownExit { code, stderr: on_one_line(stderr) },
         }
     }
 }
@@ -132,9 +132,12 @@ fn terminated_by(stderr: &str) -> Option<i32> {
     rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// QEMU prints warnings before the line that says why it stops.
-fn last_line(text: &str) -> Option<&str> {
-    text.lines().map(str::trim).rfind(|line| !line.is_empty())
+/// QEMU's warnings and the message that says why it stops, which may have several lines. Of a long text, such as the log of `-d`, the end.
+fn on_one_line(text: &str) -> Option<String> {
+    const MAX_LINES: usize = 8;
+    let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let last = &lines[lines.len().saturating_sub(MAX_LINES)..];
+    (!last.is_empty()).then(|| last.join("; "))
 }
 
 #[cfg(test)]
@@ -182,11 +185,30 @@ mod tests {
     #[test]
     fn zero_one_and_a_signal_are_three_different_kinds() {
         assert_eq!(after(&["hello"], exit(0), ""), Ending::TripleFault);
-        let reason = "qemu: -x: invalid option".to_owned();
-        assert_eq!(after(&[], exit(1), "warning: w\nqemu: -x: invalid option\n"), Ending::CouldNotStart { reason });
+        assert_eq!(after(&[], exit(1), "qemu: -x: invalid option\n"), Ending::CouldNotStart { reason: "qemu: -x: invalid option".into() });
         assert_eq!(after(&["hello"], Some(ExitStatus::from_raw(11)), ""), Ending::Crashed { signal: 11 });
         let asked = "qemu-system-x86_64: terminating on signal 15 from pid 4 (sh)\n";
         assert_eq!(after(&["hello"], exit(0), asked), Ending::Crashed { signal: 15 });
+    }
+
+    #[test]
+    fn a_reset_before_the_first_word_is_no_evidence_of_a_triple_fault() {
+        assert_eq!(after(&[], exit(0), ""), Ending::EndedSilently);
+    }
+
+    #[test]
+    fn all_of_qemus_message_is_the_reason() {
+        let stderr = "qemu: warning: w\n\nqemu: -m foo: Parameter 'size' expects a number\nOptional suffix k means kilo-\n";
+        let reason = "qemu: warning: w; qemu: -m foo: Parameter 'size' expects a number; Optional suffix k means kilo-".to_owned();
+        assert_eq!(after(&[], exit(1), stderr), Ending::CouldNotStart { reason });
+        assert_eq!(after(&[], exit(1), " \n"), Ending::CouldNotStart { reason: "it said nothing".into() });
+    }
+
+    #[test]
+    fn of_a_long_text_the_end_is_the_reason() {
+        let stderr: String = (0..100).map(|line| format!("line {line}\n")).collect();
+        let Ending::CouldNotStart { reason } = after(&[], exit(1), &stderr) else { panic!("it started") };
+        assert!(reason.starts_with("line 92; ") && reason.ends_with("; line 99"), "{reason}");
     }
 
     #[test]

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use crate::{Error, Panic};
 
+/// How to see more of a triple fault. The options are QEMU's own: each program that boots a machine has its own way to hand them on.
+const REGISTERS: &str = "QEMU's `-d int,cpu_reset -D FILE` writes the registers to a file";
+
 /// How a boot ended. Displays as one line, except that a panic's message may have more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -21,11 +24,13 @@ pub enum Ending {
         /// The panic; `None` if the kernel reported one by its exit code only.
         panic: Option<Panic>,
     },
-    /// The guest reset itself: almost always a triple fault.
+    /// The guest reset itself after it had logged something: almost always a triple fault.
     TripleFault,
+    /// QEMU ended as it does when the guest resets itself, and nothing was ever logged: a triple fault before the first word, perhaps.
+    EndedSilently,
     /// QEMU did not start the guest.
     CouldNotStart {
-        /// QEMU's own line, or the reason why it could not be run at all.
+        /// What QEMU said, on one line, or the reason why it could not be run at all.
         reason: String,
     },
     /// QEMU itself died of a signal.
@@ -51,7 +56,7 @@ pub enum Ending {
     UnknownExit {
         /// The code.
         code: i32,
-        /// QEMU's last line on stderr, if any.
+        /// What QEMU said, on one line, if anything.
         stderr: Option<String>,
     },
 }
@@ -79,9 +84,11 @@ impl fmt::Display for Ending {
             Ending::TestsFailed { names } => write!(f, "test failed: {}", names.join(", ")),
             Ending::Panicked { panic: Some(panic) } => panic.fmt(f),
             Ending::Panicked { panic: None } => f.write_str("the kernel reported a panic and gave no message"),
-            Ending::TripleFault => {
-                f.write_str("triple fault: the guest reset itself (`--qemu-arg=-d --qemu-arg=int,cpu_reset` shows the registers)")
-            }
+            Ending::TripleFault => write!(f, "triple fault: the guest reset itself ({REGISTERS})"),
+            Ending::EndedSilently => write!(
+                f,
+                "QEMU ended without a word from the kernel: a triple fault during boot, or something else that reset the guest ({REGISTERS})"
+            ),
             Ending::CouldNotStart { reason } => write!(f, "QEMU could not start: {reason}"),
             Ending::Crashed { signal } => write!(f, "QEMU crashed: signal {signal}"),
             Ending::TimedOut { after, last_line } => {

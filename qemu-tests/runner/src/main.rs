@@ -14,7 +14,7 @@ use kernel_runner::{Ending, Event, Kernel, Machine, list_cases, run_cases};
 use crate::cli::Options;
 use crate::report::Report;
 
-/// What libtest exits with when a test has failed.
+/// What libtest exits with when a test has failed. Also for tests that were not run, or not listed, because the kernel ended.
 const TESTS_FAILED: u8 = 101;
 
 fn main() -> ExitCode {
@@ -51,17 +51,22 @@ fn run(options: &Options) -> anyhow::Result<ExitCode> {
 fn run_tests(options: &Options, machine: &Machine, kernel: &Kernel) -> anyhow::Result<ExitCode> {
     let mut report = Report::new(AutoStream::new(std::io::stdout(), options.color()), options.format(), options.nocapture);
     let selection = options.selection();
-    let list = || list_cases(machine, kernel, &options.appended()).map_err(|ending| anyhow::anyhow!("{ending}"));
-    let list = || list().context("the kernel did not list its tests");
-    if options.list {
-        let names: Vec<_> = list()?.into_iter().filter(|name| selection.selects(name)).collect();
-        report.list(&names).context("cannot write to stdout")?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let (selected, filtered_out) = if selection.is_all() {
+    let (selected, filtered_out) = if selection.is_all() && !options.list {
         (None, 0)
     } else {
-        let (selected, others): (Vec<_>, Vec<_>) = list()?.into_iter().partition(|name| selection.selects(name));
+        let names = match list_cases(machine, kernel, &options.appended()) {
+            Ok(names) => names,
+            Err(ending @ Ending::CouldNotStart { .. }) => bail!("{ending}"),
+            Err(ending) => {
+                eprintln!("error: the kernel did not list its tests: {}", explained(&ending, options));
+                return Ok(ExitCode::from(TESTS_FAILED));
+            }
+        };
+        let (selected, others): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| selection.selects(name));
+        if options.list {
+            report.list(&selected).context("cannot write to stdout")?;
+            return Ok(ExitCode::SUCCESS);
+        }
         (Some(selected), others.len())
     };
     let mut written = Ok(());
@@ -70,7 +75,15 @@ fn run_tests(options: &Options, machine: &Machine, kernel: &Kernel) -> anyhow::R
             written = report.step(&step);
         }
     });
-    written.and_then(|()| report.finish(&suite, filtered_out)).context("cannot write to stdout")?;
+    let could_not_start = suite.trouble.as_ref().filter(|trouble| matches!(trouble, Ending::CouldNotStart { .. }));
+    if let (Some(trouble), []) = (could_not_start, suite.cases.as_slice()) {
+        bail!("{trouble}");
+    }
+    let trouble = suite.trouble.as_ref().map(|trouble| explained(trouble, options));
+    written.and_then(|()| report.finish(&suite, trouble.as_deref(), filtered_out)).context("cannot write to stdout")?;
+    if let Some(trouble) = could_not_start {
+        bail!("{trouble}");
+    }
     Ok(if suite.is_passed() { ExitCode::SUCCESS } else { ExitCode::from(TESTS_FAILED) })
 }
 
@@ -97,7 +110,15 @@ fn run_kernel(options: &Options, machine: &Machine, kernel: &Kernel) -> anyhow::
     written.context("cannot write to stdout")?;
     match ending {
         Ending::Passed => Ok(ExitCode::SUCCESS),
-        ending => bail!("{ending}"),
+        ending => bail!("{}", explained(&ending, options)),
+    }
+}
+
+/// How a boot ended, with the option that may help.
+fn explained(ending: &Ending, options: &Options) -> String {
+    match ending {
+        Ending::TimedOut { last_line: None, .. } => format!("{ending} (too little memory for it? --memory is {})", options.memory),
+        _ => ending.to_string(),
     }
 }
 

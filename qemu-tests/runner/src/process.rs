@@ -5,8 +5,10 @@
 
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, MutexGuard, Once};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
@@ -19,21 +21,42 @@ use signal_hook::iterator::Signals;
 static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
 fn running() -> MutexGuard<'static, Vec<Pid>> {
-    RUNNING.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A running child, in a process group of its own: a terminal's Ctrl-C goes to the runner only, which decides.
+/// What is done when a signal ends this process.
+type Farewell = Box<dyn FnOnce(i32) + Send>;
+
+static FAREWELL: Mutex<Option<Farewell>> = Mutex::new(None);
+
+/// Calls `farewell` with the number of the SIGINT, SIGTERM or SIGHUP that ends this process, when every [`Guarded`] child is killed already.
+/// When it returns, the signal does as without a handler. Takes the place of an earlier one's.
+pub fn on_signal(farewell: impl FnOnce(i32) + Send + 'static) {
+    *FAREWELL.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(farewell));
+    handle_signals();
+}
+
+/// How often a child whose end is near is asked whether it has ended.
+pub(crate) const POLL: Duration = Duration::from_millis(5);
+
+/// A running child that does not outlive this process.
+///
+/// It has a process group of its own: a terminal's Ctrl-C goes to this process only, which kills the child and all of its group. So do
+/// SIGTERM, SIGHUP, and dropping this. On Linux the child also ends when the thread that started it dies in any other way.
 #[derive(Debug)]
-pub(crate) struct Guarded {
+pub struct Guarded {
     child: Child,
     group: Pid,
 }
 
 impl Guarded {
-    /// Starts the command with its stdout and stderr piped, and nothing to read.
-    pub(crate) fn spawn(command: &mut Command) -> io::Result<Guarded> {
+    /// Starts the command.
+    ///
+    /// # Errors
+    /// The system cannot start it.
+    pub fn spawn(command: &mut Command) -> io::Result<Guarded> {
         handle_signals();
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        command.process_group(0);
         die_with_parent(command);
         // The lock is held from before the fork, so that a signal cannot miss a child that is not listed yet.
         let mut running = running();
@@ -43,9 +66,28 @@ impl Guarded {
         Ok(Guarded { child, group })
     }
 
-    /// The child's output; each can be taken once.
-    pub(crate) fn take_pipes(&mut self) -> Option<(ChildStdout, ChildStderr)> {
-        self.child.stdout.take().zip(self.child.stderr.take())
+    /// The child's stdout, once, if the command had it piped.
+    pub fn take_stdout(&mut self) -> Option<ChildStdout> {
+        self.child.stdout.take()
+    }
+
+    /// The child's stderr, once, if the command had it piped.
+    pub fn take_stderr(&mut self) -> Option<ChildStderr> {
+        self.child.stderr.take()
+    }
+
+    /// Waits until the child has ended, and returns how. Never returns once a signal ends this process.
+    ///
+    /// # Errors
+    /// The system does not know the child.
+    pub fn wait(&mut self) -> io::Result<ExitStatus> {
+        loop {
+            // Not a wait in the system: the lock of `try_wait` must stay free for the handler of signals.
+            match self.try_wait()? {
+                Some(status) => return Ok(status),
+                None => thread::sleep(POLL),
+            }
+        }
     }
 
     /// How the child ended, if it has.
@@ -76,17 +118,21 @@ impl Drop for Guarded {
     }
 }
 
-/// Lets SIGINT, SIGTERM and SIGHUP kill every child before they end this process as they would without a handler.
+/// Lets SIGINT, SIGTERM and SIGHUP kill every child, and say farewell, before they end this process as they would without a handler.
 fn handle_signals() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return };
-        std::thread::spawn(move || {
+        thread::spawn(move || {
             if let Some(signal) = signals.forever().next() {
-                // Never released: no child may start any more.
+                // Never released: no child may start any more, and nobody learns that one was killed and takes it for a failure.
                 let running = running();
                 for group in running.iter() {
                     let _ = killpg(*group, Signal::SIGKILL);
+                }
+                let farewell = FAREWELL.lock().unwrap_or_else(PoisonError::into_inner).take();
+                if let Some(farewell) = farewell {
+                    farewell(signal);
                 }
                 let _ = signal_hook::low_level::emulate_default_handler(signal);
             }

@@ -45,7 +45,7 @@ impl Accel {
 pub struct Machine {
     /// QEMU's executable.
     pub qemu: PathBuf,
-    /// How many CPUs; default 4.
+    /// How many CPUs, at most [`MAX_CPUS`](crate::MAX_CPUS); default 4.
     pub cpus: u32,
     /// RAM, as QEMU's `-m` takes it: MiB, or with a suffix; default `512M`.
     pub memory: String,

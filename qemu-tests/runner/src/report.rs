@@ -67,8 +67,8 @@ impl<W: Write> Report<W> {
         }
     }
 
-    /// The failures and the last line.
-    pub fn finish(&mut self, report: &SuiteReport, filtered_out: usize) -> io::Result<()> {
+    /// The failures and the last line. `trouble` is what to say about the report's, if it has any.
+    pub fn finish(&mut self, report: &SuiteReport, trouble: Option<&str>, filtered_out: usize) -> io::Result<()> {
         if self.format == Format::Terse {
             writeln!(self.out)?;
         }
@@ -87,7 +87,7 @@ impl<W: Write> Report<W> {
                 writeln!(self.out, "    {}", case.name)?;
             }
         }
-        if let Some(trouble) = &report.trouble {
+        if let Some(trouble) = trouble {
             writeln!(self.out, "\n---- outside of any test ----")?;
             for line in report.log.iter().filter(|_| !self.nocapture) {
                 writeln!(self.out, "{}", line.styled())?;
@@ -127,7 +127,8 @@ mod tests {
             report.step(&Step::Begin(&case.name)).expect("memory");
             report.step(&Step::Done(case)).expect("memory");
         }
-        report.finish(&SuiteReport { cases, log: Vec::new(), trouble }, 3).expect("memory");
+        let told = trouble.as_ref().map(Ending::to_string);
+        report.finish(&SuiteReport { cases, log: Vec::new(), trouble }, told.as_deref(), 3).expect("memory");
         let text = String::from_utf8(out.into_inner()).expect("text");
         let (text, _seconds) = text.rsplit_once(" finished in ").expect("the last line");
         text.to_owned()

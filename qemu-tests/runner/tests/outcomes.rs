@@ -1,6 +1,8 @@
 //! Every way in which a boot can end, provoked, and told apart.
 
 use std::fs;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -119,10 +121,46 @@ fn a_panic_fails_the_run() {
 
 #[test]
 fn a_triple_fault_is_told_from_success_and_from_a_failed_start() {
-    assert_eq!(boot(&machine(), "triple").0, Ending::TripleFault);
+    // The kernel does this before it has said anything.
+    assert_eq!(boot(&machine(), "triple").0, Ending::EndedSilently);
     let output = runner("triple").output().expect("runs");
     assert_eq!(output.status.code(), Some(101));
-    assert!(stdout(&output).contains("triple fault: the guest reset itself"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("QEMU ended without a word from the kernel: a triple fault during boot, or"), "{}", stdout(&output));
+}
+
+#[test]
+fn the_registers_of_a_triple_fault_are_where_the_advice_says() {
+    let directory = tempfile::tempdir().expect("a folder");
+    let log = directory.path().join("log");
+    let advice = boot(&machine(), "triple").0.to_string();
+    let options = advice.split('`').nth(1).expect("options").replace("FILE", log.to_str().expect("UTF-8"));
+    let mut command = runner("triple");
+    command.args(options.split_whitespace().map(|option| format!("--qemu-arg={option}")));
+    command.output().expect("runs");
+    assert!(fs::read_to_string(&log).expect("the log").contains("Triple fault"));
+}
+
+#[test]
+fn a_reset_after_the_first_word_is_a_triple_fault() {
+    let kernel = Kernel::open(elf()).expect("a defmt kernel");
+    let directory = tempfile::tempdir().expect("a folder");
+    let socket = directory.path().join("qmp");
+    let qmp = format!("unix:{},server=on,wait=off", socket.display());
+    let machine = Machine { qemu_args: vec!["-qmp".into(), qmp.into()], ..machine() };
+    let mut monitor = None;
+    let ending = machine.boot(&kernel, "kind=hang", |event| {
+        if let Event::Begin(_) = event {
+            let mut stream = UnixStream::connect(&socket).expect("QEMU listens");
+            stream.write_all(br#"{"execute": "qmp_capabilities"} {"execute": "system_reset"}"#).expect("QEMU reads");
+            monitor = Some(stream);
+        }
+    });
+    assert_eq!(ending, Ending::TripleFault);
+}
+
+#[test]
+fn a_qemu_that_says_nothing_and_ends_well_is_no_triple_fault() {
+    assert_eq!(boot(&Machine { qemu: "/bin/true".into(), ..machine() }, "ok").0, Ending::EndedSilently);
 }
 
 #[test]
@@ -132,9 +170,43 @@ fn a_qemu_that_does_not_start_says_why_in_its_own_words() {
     let Ending::CouldNotStart { reason } = ending else { panic!("{ending:?}") };
     assert!(reason.contains("--dance: invalid option"), "{reason}");
     assert_eq!(events, []);
-    let output = runner("ok").arg("--qemu-arg=--dance").output().expect("runs");
-    assert_eq!(output.status.code(), Some(101));
-    assert!(stdout(&output).contains("QEMU could not start: "), "{}", stdout(&output));
+}
+
+#[test]
+fn a_qemu_that_does_not_start_is_the_same_line_and_code_with_a_filter_and_without() {
+    for further in [&[][..], &["nothing"], &["--list"]] {
+        let output = runner("ok").arg("--qemu-arg=--dance").args(further).output().expect("runs");
+        assert_eq!(output.status.code(), Some(1), "{further:?}");
+        assert_eq!(the_line(&output), "error: QEMU could not start: qemu-system-x86_64: --dance: invalid option");
+        assert_eq!(stdout(&output), "");
+    }
+}
+
+#[test]
+fn all_of_qemus_message_is_told() {
+    let output = runner("ok").args(["--qemu-arg=-m", "--qemu-arg=foo"]).output().expect("runs");
+    let line = the_line(&output);
+    assert!(line.contains("-m foo: Parameter 'size' expects") && line.contains("exabytes"), "{line}");
+}
+
+#[test]
+fn a_machine_that_cannot_be_is_refused_before_qemu_starts() {
+    for (option, value, wanted) in
+        [("--memory", "foo", "a whole number above 0 is wanted"), ("--cpus", "256", "a number between 1 and 255 is wanted")]
+    {
+        let output = runner("ok").env("QEMU", "/bin/false").args([option, value]).output().expect("runs");
+        assert_eq!(output.status.code(), Some(2));
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains(&format!("error: invalid value '{value}' for '{option}")) && text.contains(wanted), "{text}");
+    }
+}
+
+#[test]
+fn a_wrong_option_in_the_variable_names_the_variable() {
+    let output = runner("ok").env("KERNEL_RUNNER_ARGS", "--dance").output().expect("runs");
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.starts_with("error: in the environment variable KERNEL_RUNNER_ARGS: unexpected argument '--dance'"), "{text}");
 }
 
 #[test]
@@ -161,6 +233,16 @@ fn a_case_that_hangs_has_failed() {
     let text = stdout(&output);
     assert!(text.contains("test endless ... FAILED"), "{text}");
     assert!(text.contains("time-out: killed after 10.0 s; the last line was `@begin endless`"), "{text}");
+}
+
+#[test]
+fn a_time_out_without_a_word_has_the_same_code_with_a_filter_and_without_and_asks_for_the_memory() {
+    for further in [&[][..], &["endless"]] {
+        let output = runner("silent_hang").args(["--time-limit", "5", "--memory", "256"]).args(further).output().expect("runs");
+        assert_eq!(output.status.code(), Some(101), "{further:?}");
+        let text = stdout(&output) + &String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains("the kernel logged nothing (too little memory for it? --memory is 256)"), "{text}");
+    }
 }
 
 #[test]

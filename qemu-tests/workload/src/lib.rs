@@ -1,22 +1,29 @@
-//! Simulated address spaces, and a fork bomb that creates and destroys them on every CPU.
+//! Simulated address spaces, and CPUs that fork, exec and exit them in many ways.
 //!
-//! An address space is its four resident-set counters and nothing else: what fork, exec and exit do to them is replayed from a
-//! trace of a real kernel ([`lifetime`]). How the counters are kept is a [`Strategy`], so that two ways can be measured on the same work.
+//! An address space is its four resident-set counters, a small page table, and anonymous pages on a list that all CPUs share. What fork, exec
+//! and exit do to it is replayed from a trace of a real kernel ([`lifetime`]). How the counters are kept is a [`Strategy`], so that
+//! different ways can be measured on the same work; what the processes do is a [`Workload`]. A kernel and native threads run the same
+//! rounds ([`Round`]) of it.
 //!
-//! Needs a heap for its queues, which are allocated once before the work starts.
+//! Needs a heap for its queues and pools, which are filled before the work starts.
 
 #![no_std]
 
 extern crate alloc;
 
-mod bomb;
+pub mod clock;
+mod crew;
 pub mod lifetime;
 pub mod linux_like;
-mod process;
+mod memory;
+mod round;
 mod space;
 mod strategy;
+mod workloads;
 
-pub use bomb::{Bomb, LiveLimitTooSmall, MIN_LIVE_PER_CPU};
-pub use process::{Forked, Program, Tally};
-pub use space::AddressSpace;
-pub use strategy::{Each, Grouped, Strategy};
+pub use crew::{Crew, CrewError, MIN_LIVE_PER_CPU, Orders, Tally};
+pub use round::{Part, Plan, Round, STRATEGIES, Stage, run};
+pub use strategy::{
+    Atomic, EVENTS_PER_FLUSH, Each, Grouped, Lazy, LinuxEach, LinuxGrouped, LinuxLazy, SoleUser, Split, Strategy, TaskCache,
+};
+pub use workloads::Workload;

@@ -19,8 +19,11 @@ pub enum Member {
 }
 
 impl Member {
+    /// All of them, in the order of their places.
+    pub const ALL: [Member; 4] = [Member::File, Member::Anon, Member::Swap, Member::Shmem];
+
     /// How many members there are.
-    pub const COUNT: usize = 4;
+    pub const COUNT: usize = Self::ALL.len();
 
     /// The member's place among an address space's counters.
     pub const fn index(self) -> usize {
@@ -78,3 +81,23 @@ pub const EXIT_TEARDOWN: &[Update] = &[
 
 /// All updates, in order: those of one address space that lives from the fork to the exit.
 pub const PHASES: [&[Update]; 6] = [FORK_COPY, CHILD_RUN, EXEC_NEW, EXEC_TEARDOWN, PROGRAM_RUN, EXIT_TEARDOWN];
+
+/// A child that exits without exec: it runs in its copy.
+pub const FORK_RUN: &[Update] = &[file(16), file(6)];
+
+/// A child that exits without exec drops its copy. With the copying and the running: 6 of files, 10 anonymous, as in the trace.
+pub const FORK_EXIT: &[Update] = &[file(-16), file(-6), file(-2), anon(-3), anon(-2), anon(-2), anon(-2), anon(-2)];
+
+/// A child that vfork made runs in its parent's space until exec.
+pub const VFORK_RUN: &[Update] = &[file(2), file(-1), file(-1)];
+
+/// A thread of a process with several: it touches new memory page by page, and unmaps it in pieces. 60 faults, 4 lumps.
+pub const THREAD_RUN: &[Update] = &{
+    let mut updates = [anon(1); 64];
+    let mut lump = 0;
+    while lump < 4 {
+        updates[lump * 16 + 15] = anon(-15);
+        lump += 1;
+    }
+    updates
+};

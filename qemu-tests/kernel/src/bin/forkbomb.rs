@@ -1,7 +1,9 @@
 //! CPUs fork, exec and exit simulated address spaces, whose counters are kept in different ways, in turns.
 //!
-//! Words of the command line: `seconds=5` for each strategy, `strategies=each,grouped`, `live=512` processes at most. Each strategy has the
-//! same number of rounds, and every round reports a row; what a machine does to one strategy by getting slower it does to all.
+//! Words of the command line: `seconds=5` for each strategy, `strategies=each,grouped`, `workloads=bomb`, `live=512` processes at most,
+//! `folio_orders=0`, `shares=true` to time what counters and the list's lock take, `rounds=5`, `chunks=3` to limit the memory for per-CPU
+//! objects. Each strategy has the same number of rounds, and every round reports a row; what a machine does to one strategy by getting
+//! slower it does to all.
 
 #![cfg_attr(pcpu_kernel, no_std, no_main)]
 
@@ -15,97 +17,121 @@ extern crate alloc;
 
 #[cfg(pcpu_kernel)]
 mod kernel {
+    use alloc::string::ToString;
     use alloc::vec::Vec;
+    use core::ptr::NonNull;
     use core::str::FromStr;
-    use pcpu::{AllocError, CpuId};
+    use core::sync::atomic::{AtomicUsize, Ordering};
+    use pcpu::alloc::{Heap, Source};
+    use pcpu::{AreaLayout, CpuId, Pinned};
     use pcpu_boot::{BootInfo, CommandLine, Exit, exit, smp, time};
-    use spin::Mutex;
-    use workload::{Bomb, Each, Grouped, Strategy, Tally};
+    use workload::{Orders, Part, Plan, Stage, Workload, clock};
 
     pcpu_boot::entry!(main);
 
-    /// Rounds of each strategy. Odd, so that the median is one of them.
+    /// Rounds of each strategy, if nothing else is asked for. Odd, so that the median is one of them.
     const NR_ROUNDS: usize = 5;
 
     /// Each CPU's part of a chunk. More chunks are added when a live limit asks for them.
     const UNIT_BYTES: usize = 128 * 1024;
 
-    /// What one round is to do.
-    #[derive(Clone, Copy)]
-    struct Plan {
-        seconds: f64,
-        live: usize,
+    /// All CPUs of the machine.
+    struct Cpus;
+
+    impl Stage for Cpus {
+        fn nr_cpus(&self) -> usize {
+            CpuId::possible().len()
+        }
+
+        fn is_native(&self) -> bool {
+            false
+        }
+
+        fn on_one(&self, work: &mut (dyn FnMut(Pinned<'_>) + Send)) {
+            // SAFETY: a CPU has one task here, which stays.
+            unsafe { pcpu::assume_pinned(work) };
+        }
+
+        fn on_all(&self, work: &(dyn Fn(usize, Pinned<'_>) + Sync)) {
+            // SAFETY: as above.
+            smp::run_on_all(|cpu| unsafe { pcpu::assume_pinned(|pin| work(cpu.index(), pin)) });
+        }
+    }
+
+    /// The heap, up to so many chunks.
+    struct Limited {
+        nr_left: AtomicUsize,
+    }
+
+    static LIMITED: Limited = Limited { nr_left: AtomicUsize::new(usize::MAX) };
+
+    // SAFETY: the heap's chunks.
+    unsafe impl Source for Limited {
+        fn allocate(&self, chunk: &AreaLayout) -> Option<NonNull<u8>> {
+            self.nr_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |nr| nr.checked_sub(1)).ok()?;
+            let memory = Heap.allocate(chunk);
+            if memory.is_none() {
+                self.nr_left.fetch_add(1, Ordering::Relaxed);
+            }
+            memory
+        }
+
+        unsafe fn release(&self, memory: NonNull<u8>, chunk: &AreaLayout) {
+            // SAFETY: the caller's promise.
+            unsafe { Heap.release(memory, chunk) };
+            self.nr_left.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     fn main(boot: &'static BootInfo) -> ! {
         let words = &boot.command_line;
+        let nr_rounds = option(words, "rounds").unwrap_or(NR_ROUNDS);
         let seconds: f64 = option(words, "seconds").unwrap_or(5.0);
-        let plan = Plan { seconds: seconds / NR_ROUNDS as f64, live: option(words, "live").unwrap_or(64 * boot.nr_cpus) };
-        let strategies = strategies(words.value("strategies").unwrap_or("each,grouped"));
+        let live = option(words, "live").unwrap_or(64 * boot.nr_cpus);
+        let shares = option(words, "shares").unwrap_or(false);
+        let strategies: Vec<_> = words.value("strategies").unwrap_or("each,grouped").split(',').collect();
+        let workloads: Vec<_> = words.value("workloads").unwrap_or("bomb").split(',').map(workload).collect();
+        let folio_orders: Vec<u32> =
+            words.value("folio_orders").unwrap_or("0").split(',').map(|text| number("folio_orders", text)).collect();
+        if let Some(nr_chunks) = option(words, "chunks") {
+            LIMITED.nr_left.store(nr_chunks, Ordering::Relaxed);
+        }
 
         smp::start(boot, UNIT_BYTES);
-        pcpu::alloc::set_source(&pcpu::alloc::Heap);
-        let nr_steps = NR_ROUNDS * strategies.len();
+        pcpu::alloc::set_source(&LIMITED);
+        clock::set_ticks_per_second(time::tsc_hz());
+        let nr_steps = nr_rounds * strategies.len() * workloads.len() * folio_orders.len();
+        let mut step = 0;
         let mut is_clean = true;
-        for (step, (name, round)) in strategies.iter().cycle().take(nr_steps).enumerate() {
-            defmt::println!("@progress {=usize} {=usize} {=str}", step, nr_steps, name);
-            is_clean &= round(plan);
+        for &workload in &workloads {
+            for _ in 0..nr_rounds {
+                for &folio_order in &folio_orders {
+                    for strategy in &strategies {
+                        defmt::println!("@progress {=usize} {=usize} {=str}, {=str}", step, nr_steps, workload.name(), strategy);
+                        let orders = Orders { workload, live, folio_order, shares };
+                        let plan = Plan { orders, part: Part::Whole, seconds: seconds / nr_rounds as f64 };
+                        let round = workload::run(strategy, &Cpus, &plan).unwrap_or_else(|error| panic!("{error}"));
+                        defmt::println!("@row {=str}", round.to_string().as_str());
+                        is_clean &= round.is_clean();
+                        step += 1;
+                    }
+                }
+            }
         }
         defmt::println!("@progress {=usize} {=usize} done", nr_steps, nr_steps);
         exit(if is_clean { Exit::Success } else { Exit::Failure })
     }
 
+    fn workload(name: &str) -> Workload {
+        Workload::from_name(name).unwrap_or_else(|| panic!("there is no workload `{name}`"))
+    }
+
     /// The value of `key=value`, if there is one.
     fn option<T: FromStr>(words: &CommandLine, key: &str) -> Option<T> {
-        words.value(key).map(|value| value.parse().unwrap_or_else(|_| panic!("{key}={value} is not a number")))
+        words.value(key).map(|value| number(key, value))
     }
 
-    type Round = fn(Plan) -> bool;
-
-    /// The strategies of a comma-separated list, with their names.
-    fn strategies(list: &'static str) -> Vec<(&'static str, Round)> {
-        let known = |name| match name {
-            Each::NAME => (name, run::<Each> as Round),
-            Grouped::NAME => (name, run::<Grouped> as Round),
-            _ => panic!("there is no strategy `{name}`"),
-        };
-        list.split(',').map(known).collect()
-    }
-
-    /// Runs one round and reports its row. Tells whether every counter ended at zero and nothing leaked.
-    fn run<S: Strategy<Error = AllocError> + Send>(plan: Plan) -> bool {
-        let nr_cpus = CpuId::possible().len();
-        let objects_before = pcpu::alloc::stats().live_objects;
-        let bomb = Bomb::<S>::new(nr_cpus, plan.live).unwrap_or_else(|_| panic!("live={} is too little for {nr_cpus} CPUs", plan.live));
-        let total = Mutex::new(Tally::default());
-
-        let hz = time::tsc_hz() as f64;
-        let start = time::tsc();
-        let end = start + (plan.seconds * hz) as u64;
-        smp::run_on_all(|cpu| {
-            let (tally, outcome) = bomb.work(cpu.index(), || time::tsc() >= end);
-            if let Err(error) = outcome {
-                panic!("{} counters for {} live processes: {error}", S::NAME, plan.live);
-            }
-            *total.lock() += tally;
-        });
-        let seconds = (time::tsc() - start) as f64 / hz;
-        drop(bomb);
-
-        let tally = total.into_inner();
-        let leaked_objects = pcpu::alloc::stats().live_objects as i64 - objects_before as i64;
-        defmt::println!(
-            "@row workload=bomb strategy={=str} cpus={=usize} possible_cpus={=usize} native=false lifetimes={=u64} seconds={=f64} \
-             per_second={=f64} nonzero_counters={=u64} leaked_objects={=i64}",
-            S::NAME,
-            nr_cpus,
-            nr_cpus,
-            tally.lifetimes,
-            seconds,
-            tally.lifetimes as f64 / seconds,
-            tally.nonzero_counters,
-            leaked_objects,
-        );
-        tally.nonzero_counters == 0 && leaked_objects == 0
+    fn number<T: FromStr>(key: &str, value: &str) -> T {
+        value.parse().unwrap_or_else(|_| panic!("{key}={value} has a wrong value"))
     }
 }

@@ -1,0 +1,17 @@
+//! A plugin for QEMU's translator that counts, for each operation that a guest has marked, how often cache lines change hands.
+//!
+//! * [`caches`]: who has which line.
+//! * [`counts`]: what the operations did.
+//! * [`marker`]: how a guest marks them.
+//! * [`report`]: what the plugin writes when the guest ends.
+//!
+//! The README of this folder shows how to load it.
+
+pub mod caches;
+pub mod counts;
+mod cpu_set;
+pub mod marker;
+mod qemu;
+pub mod report;
+
+pub use cpu_set::MAX_CPUS;

@@ -1,0 +1,54 @@
+//! One boot under the plugin.
+
+use crate::kernel::MarkedKernel;
+use crate::row::Row;
+use anyhow::{Context, Result, bail};
+use conflict_plugin::MAX_CPUS;
+use conflict_plugin::report::Report;
+use kernel_runner::{Ending, Event, Machine};
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+
+/// Virtual time follows instructions, 128 ns each, so that nothing depends on the host's time: the guest's clocks, and when QEMU goes on to
+/// the next CPU although none has asked for it (every 100 ms). With shorter instructions the guest executes more of them while it waits.
+/// It also makes QEMU run all CPUs on one thread.
+const TIME: &str = "shift=7,sleep=off";
+
+/// Boots a kernel with these words of its command line, and makes a row of each operation that it executes, in the order of their numbers.
+///
+/// # Errors
+/// More CPUs than the plugin knows; a QEMU without plugins; a boot that does not end well; a kernel that executed no mark, or marks in a
+/// way that cannot be counted.
+pub fn count(machine: &Machine, plugin: &Path, marked: &MarkedKernel, words: &str, on_event: impl FnMut(Event)) -> Result<Vec<Row>> {
+    if machine.cpus as usize > MAX_CPUS {
+        bail!("{} CPUs: at most {MAX_CPUS} can be told apart", machine.cpus);
+    }
+    let folder = tempfile::tempdir().context("no folder for the plugin's report")?;
+    let out = folder.path().join("report.json");
+    let mut load = OsString::from(plugin);
+    load.push(",address=virtual,out=");
+    load.push(&out);
+    let mut machine = machine.clone();
+    machine.qemu_args.extend(["-icount".into(), TIME.into(), "-plugin".into(), load]);
+    match machine.boot(&marked.kernel, words, on_event) {
+        Ending::CouldNotStart { reason } if reason.contains("-plugin: invalid option") => {
+            bail!("this QEMU has no plugins: it was built without them, as `--enable-plugins` tells its configure script")
+        }
+        ending => ending.into_result()?,
+    }
+    let report = fs::read(&out).context("the plugin wrote no report")?;
+    let report: Report = serde_json::from_slice(&report).context("the plugin's report cannot be read")?;
+    rows(&report, machine.cpus, marked)
+}
+
+fn rows(report: &Report, cpus: u32, marked: &MarkedKernel) -> Result<Vec<Row>> {
+    if let Some(trouble) = report.troubles.first() {
+        bail!("{trouble}");
+    }
+    if report.operations.is_empty() {
+        bail!("the kernel executed no marked operation");
+    }
+    let name = |number| marked.operations.get(&number).with_context(|| format!("operation {number} has no name in the kernel's file"));
+    report.operations.iter().map(|operation| Ok(Row::new(name(operation.number)?, cpus, operation, &marked.places))).collect()
+}

@@ -1,0 +1,97 @@
+//! What the table of `cargo xtask forkbomb` means, and how far it can be trusted.
+
+use crate::cli::Strategy;
+use crate::host::Host;
+use crate::rows::Row;
+use crate::table::counted;
+use clap::ValueEnum;
+
+/// When a row's rounds are further apart, its ratio says little.
+const MAX_SPREAD: f64 = 0.5;
+
+/// The columns, the strategies, what `host` makes of the numbers of CPUs, and which ratios not to trust.
+pub fn render(rows: &[Row], host: &Host) -> String {
+    let rounds = rows.iter().map(|row| row.rounds).max().unwrap_or_default();
+    let mut lines = vec![
+        format!(
+            "lifetimes/s (per_second in JSON): the median of {}. spread: slowest to fastest round, as a part of the median.",
+            counted(rounds, "round")
+        ),
+        "ratio: lifetimes/s in units of the first strategy's on as many CPUs, round by round; the median.".to_owned(),
+    ];
+    for strategy in each_once(rows.iter().map(|row| row.strategy.as_str())) {
+        lines.extend(meaning(strategy).map(|meaning| format!("{strategy}: {meaning}.")));
+    }
+    let host_cpus = counted(host.host_cpus, "CPU");
+    if rows.iter().any(|row| !row.setting.native) {
+        lines.push(format!("The CPUs are threads of QEMU's (accelerator {}) on a host of {host_cpus}.", host.accel));
+    }
+    if rows.iter().any(|row| row.setting.native) {
+        lines.push(format!("Native threads are pinned, each to one of the host's {host_cpus}."));
+    }
+    let oversubscribed = list(rows.iter().filter(|row| row.setting.cpus as usize > host.host_cpus));
+    if !oversubscribed.is_empty() {
+        lines.push(format!("More CPUs than the host has ({oversubscribed}) are oversubscribed: they take turns on the host's."));
+    }
+    let uneven = list(rows.iter().filter(|row| row.spread > MAX_SPREAD));
+    if !uneven.is_empty() {
+        lines.push(format!(
+            "Do not trust the ratio with a number of CPUs of {uneven}, where a spread is above {:.0} %: the host was too busy, or the rounds too short.",
+            MAX_SPREAD * 100.0
+        ));
+    }
+    lines.join("\n")
+}
+
+/// What the command line's help says about a strategy.
+fn meaning(strategy: &str) -> Option<String> {
+    Some(Strategy::from_str(strategy, false).ok()?.to_possible_value()?.get_help()?.to_string())
+}
+
+/// The numbers of CPUs of these rows.
+fn list<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
+    each_once(rows.map(|row| row.setting.cpus)).iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn each_once<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
+    values.fold(Vec::new(), |mut seen, value| {
+        if !seen.contains(&value) {
+            seen.push(value);
+        }
+        seen
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::{Round, summarize, tests::round};
+
+    /// On a host of two CPUs.
+    fn legend(rounds: &[Round]) -> String {
+        render(&summarize(rounds), &Host { host_cpus: 2, accel: "tcg".into(), ..Host::default() })
+    }
+
+    #[test]
+    fn what_is_in_the_table_is_explained_once() {
+        let text = legend(&[round("each", 1, 100), round("grouped", 1, 100), round("each", 2, 100), round("grouped", 2, 100)]);
+        for part in ["the median of 1 round.", "spread: ", "ratio: ", "\neach: ", "\ngrouped: ", "accelerator tcg"] {
+            assert_eq!(text.matches(part).count(), 1, "{part}: {text}");
+        }
+        assert!(!text.contains("oversubscribed") && !text.contains("trust"), "{text}");
+        assert!(!legend(&[round("each", 1, 100)]).contains("grouped"));
+    }
+
+    #[test]
+    fn more_cpus_than_the_host_has_are_told() {
+        let text = legend(&[round("each", 2, 100), round("each", 4, 100), round("grouped", 4, 100), round("each", 8, 9)]);
+        assert!(text.contains("(4, 8) are oversubscribed"), "{text}");
+    }
+
+    #[test]
+    fn a_large_spread_is_told_with_its_cpus() {
+        let text =
+            legend(&[round("each", 4, 60), round("each", 4, 100), round("each", 4, 111), round("each", 8, 80), round("each", 8, 120)]);
+        assert!(text.contains("Do not trust the ratio with a number of CPUs of 4, where a spread is above 50 %"), "{text}");
+    }
+}
