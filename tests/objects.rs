@@ -91,7 +91,8 @@ fn absurd_sizes_and_alignments_are_named_errors() {
 #[test]
 fn chunks_are_added_when_allowed_and_given_back() {
     alone(|| {
-        let chunks = alloc::stats().chunks;
+        let before = alloc::stats();
+        let chunks = before.chunks;
         let mut live = Vec::new();
         let full = loop {
             match alloc::allocate(alloc_max() / 4, 8, AllocFlags::INTERRUPT) {
@@ -109,7 +110,10 @@ fn chunks_are_added_when_allowed_and_given_back() {
             // SAFETY: allocated above, nobody used it.
             unsafe { alloc::free_clean(handle, alloc_max() / 4, 8) };
         }
-        assert_eq!(alloc::stats().chunks, chunks);
+        // Which chunks other tests' stocks pin depends on their order; of the empty ones, at most one is kept.
+        let after = alloc::stats();
+        assert_eq!(after.chunks - after.empty_chunks, before.chunks - before.empty_chunks);
+        assert!(after.empty_chunks <= 1, "{after}");
     });
 }
 
