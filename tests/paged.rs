@@ -105,7 +105,7 @@ struct Simulation {
     free: Mutex<VecDeque<u64>>,
     log: Log,
     memory: &'static File,
-    /// A multiple of 1 GiB in the middle of unused addresses.
+    /// A multiple of 1 GiB, and not of 512 GiB, in the middle of unused addresses.
     middle: usize,
     /// Calls for frames fail when it reaches 0.
     calls_left: AtomicUsize,
@@ -239,14 +239,18 @@ impl Simulation {
         memory.set_len(((1 + NR_FRAMES) * PAGE_BYTES) as u64).unwrap();
         let memory: &File = Box::leak(Box::new(memory));
         let log: Log = Box::leak(Box::default());
-        let addresses = host_map(0, 3 << 30, None);
+        const GIB: usize = 1 << 30;
+        let addresses = host_map(0, 4 * GIB, None);
+        let middle = (addresses + GIB).next_multiple_of(GIB);
+        // A border between page tables of level 2, but of no higher one, so that all chunks need the same number of tables.
+        let middle = if middle.is_multiple_of(512 * GIB) { middle + GIB } else { middle };
         let tables = Tables { entries: BTreeMap::new(), tables: BTreeMap::new(), missing: None, in_tlb: BTreeSet::new(), log, memory };
         Box::leak(Box::new(Simulation {
             tables: Mutex::new(tables),
             free: Mutex::new((1..=NR_FRAMES as u64).collect()),
             log,
             memory,
-            middle: (addresses + (1 << 30)).next_multiple_of(1 << 30),
+            middle,
             calls_left: AtomicUsize::new(usize::MAX),
             another_cpu_makes_tables: AtomicBool::new(false),
         }))

@@ -5,10 +5,10 @@ use crate::host::Host;
 use crate::progress::Progress;
 use crate::report::{Destination, Report};
 use crate::{qemu_install, transfers_table, workspace};
-use ::transfers::{MarkedKernel, Row, build_plugin, count};
+use ::transfers::{Marks, Row, build_plugin, count, read_report};
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use kernel_runner::{Event, Level, MAX_CPUS, Machine, number_in};
+use kernel_runner::{Event, Kernel, Level, MAX_CPUS, Machine, number_in};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -47,68 +47,114 @@ pub struct Transfers {
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
-    /// Another kernel, whose operations are marked, and which ends by itself
+    /// Let the next CPU run after every N instructions in the middle of operations too; instructions and lines then count what that takes
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = number_in(1..=1_000_000), conflicts_with = "kernel")]
+    pub interleave: Option<u32>,
+
+    /// Another kernel, whose operations are marked, and which logs as the runner expects
     #[arg(long, value_name = "ELF")]
     pub kernel: Option<PathBuf>,
 
     /// Words for the command line of that kernel
     #[arg(long, value_name = "WORDS", default_value = "", requires = "kernel")]
     pub append: String,
+
+    /// Boot nothing: read what the plugin wrote under another QEMU, which ran that kernel with that number of CPUs
+    #[arg(long, value_name = "FILE", requires = "kernel", conflicts_with = "append")]
+    pub report: Option<PathBuf>,
 }
 
 /// Counts, prints the table and writes the JSON file. What was counted before a failure is printed and written all the same.
 pub fn run(options: &Transfers) -> Result<ExitCode> {
     let destination = options.json.as_deref().map(Destination::new).transpose()?;
-    let machine = qemu_install::find_or_install()?;
+    // Before anything is built: who has no QEMU learns it at once.
+    let source = match &options.report {
+        Some(report) => Source::Report(report),
+        None => Source::Boot(qemu_install::find_or_install()?),
+    };
     let elf = match &options.kernel {
         Some(elf) => elf.clone(),
         None => workspace::kernel("transfers", Target::Host)?.path().to_owned(),
     };
-    let marked = MarkedKernel::open(&elf, workspace::root())?;
-    let plugin = build_plugin(workspace::root())?;
+    let marks = Marks::open(&elf, workspace::root())?;
+    if let Some(op) = options.op.as_ref().filter(|op| !marks.operations.values().any(|name| name.contains(*op))) {
+        bail!("no operation's name contains `{op}`");
+    }
 
     let mut rows = Vec::new();
-    let boots = boot_all(options, &machine, &plugin, &marked, &mut rows);
+    let (host, counted) = match source {
+        Source::Report(report) => (Host::native(), read(options, report, &marks, &mut rows)),
+        Source::Boot(machine) => {
+            let under_plugin = UnderPlugin { kernel: Kernel::open(&elf)?, marks, plugin: build_plugin(workspace::root())? };
+            (Host::of(&machine), boot_all(options, &machine, &under_plugin, &mut rows))
+        }
+    };
     if !rows.is_empty() {
         println!("{}", transfers_table::render(&rows));
         if options.causes {
             print!("{}", transfers_table::causes(&rows));
         }
         if let Some(destination) = &destination {
-            destination.write(&Report { machine: &Host::of(&machine), command: command_line(), rows: &rows })?;
+            destination.write(&Report { machine: &host, command: command_line(), rows: &rows })?;
         }
     }
-    boots?;
+    counted?;
     println!("{}", transfers_table::LEGEND);
     Ok(ExitCode::SUCCESS)
 }
 
+/// Where the counts come from.
+enum Source<'a> {
+    Report(&'a Path),
+    Boot(Machine),
+}
+
+/// What a boot takes.
+struct UnderPlugin {
+    kernel: Kernel,
+    marks: Marks,
+    plugin: PathBuf,
+}
+
 /// Boots the kernel once for each number of CPUs, up to the first failure.
-fn boot_all(options: &Transfers, machine: &Machine, plugin: &Path, marked: &MarkedKernel, rows: &mut Vec<Row>) -> Result<()> {
+fn boot_all(options: &Transfers, machine: &Machine, under_plugin: &UnderPlugin, rows: &mut Vec<Row>) -> Result<()> {
+    let UnderPlugin { kernel, marks, plugin } = under_plugin;
     let mut progress = Progress::new(options.cpus.len());
     for &cpus in &options.cpus {
         let stage = format!("{cpus} {}", if cpus == 1 { "CPU" } else { "CPUs" });
         progress.stage(&format!("{stage}: booting"));
         let machine = Machine { cpus, time_limit: Some(TIME_LIMIT + TIME_LIMIT_PER_CPU * cpus), ..machine.clone() };
-        let counted = count(&machine, plugin, marked, &words(options), |event| match event {
+        let counted = count(&machine, plugin, kernel, marks, &words(options), |event| match event {
             Event::Progress(step) => progress.step(step.done, step.total, &format!("{stage}: {}", step.label)),
             Event::Log(line) if line.level >= Some(Level::Warn) => progress.print(&line.to_string()),
             _ => {}
         });
-        rows.extend(counted.context(stage)?.into_iter().filter(|row| options.op.as_ref().is_none_or(|op| row.op.contains(op))));
-        if rows.is_empty() {
-            bail!("no operation's name contains `{}`", options.op.as_deref().unwrap_or_default());
-        }
+        choose(options, counted.context(stage)?, rows)?;
         progress.boot_done();
+    }
+    Ok(())
+}
+
+fn read(options: &Transfers, report: &Path, marks: &Marks, rows: &mut Vec<Row>) -> Result<()> {
+    let [cpus] = options.cpus[..] else { bail!("a report is of one boot: `--cpus` says of how many CPUs") };
+    choose(options, read_report(report, cpus, marks)?, rows)
+}
+
+/// Keeps the rows that were asked for; none is an error.
+fn choose(options: &Transfers, counted: Vec<Row>, rows: &mut Vec<Row>) -> Result<()> {
+    rows.extend(counted.into_iter().filter(|row| options.op.as_ref().is_none_or(|op| row.op.contains(op))));
+    if rows.is_empty() {
+        bail!("the kernel did not execute an operation of that name");
     }
     Ok(())
 }
 
 /// The kernel's command line.
 fn words(options: &Transfers) -> String {
-    match (&options.kernel, &options.op) {
-        (Some(_), _) => options.append.clone(),
-        (None, Some(op)) => format!("op={op}"),
-        (None, None) => String::new(),
+    if options.kernel.is_some() {
+        return options.append.clone();
     }
+    let op = options.op.as_ref().map(|op| format!("op={op}"));
+    let interleave = options.interleave.map(|instructions| format!("interleave={instructions}"));
+    op.into_iter().chain(interleave).collect::<Vec<_>>().join(" ")
 }

@@ -38,6 +38,11 @@ impl Allowance {
         rows.iter().filter_map(|row| self.violation(row)).collect()
     }
 
+    /// What an operation may cost, if the table has it.
+    pub fn of(&self, op: &str) -> Option<f64> {
+        self.0.get(op).copied()
+    }
+
     /// Operations of the table that these rows lack.
     pub fn missing(&self, rows: &[Row]) -> Vec<&str> {
         self.0.keys().map(String::as_str).filter(|op| rows.iter().all(|row| row.op != *op)).collect()
@@ -45,7 +50,7 @@ impl Allowance {
 
     fn violation(&self, row: &Row) -> Option<String> {
         let Row { op, cpus, transfers_per_op, causes, .. } = row;
-        let Some(&allowed) = self.0.get(op) else {
+        let Some(allowed) = self.of(op) else {
             return Some(format!("{op} has no line in the table of what operations may cost"));
         };
         if *transfers_per_op <= allowed {

@@ -1,11 +1,11 @@
 //! One boot under the plugin.
 
-use crate::kernel::MarkedKernel;
+use crate::marks::Marks;
 use crate::row::Row;
 use anyhow::{Context, Result, bail};
 use conflict_plugin::MAX_CPUS;
 use conflict_plugin::report::Report;
-use kernel_runner::{Ending, Event, Machine};
+use kernel_runner::{Ending, Event, Kernel, Machine};
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,14 @@ const TIME: &str = "shift=7,sleep=off";
 /// # Errors
 /// More CPUs than the plugin knows; a QEMU without plugins; a boot that does not end well; a kernel that executed no mark, or marks in a
 /// way that cannot be counted.
-pub fn count(machine: &Machine, plugin: &Path, marked: &MarkedKernel, words: &str, on_event: impl FnMut(Event)) -> Result<Vec<Row>> {
+pub fn count(
+    machine: &Machine,
+    plugin: &Path,
+    kernel: &Kernel,
+    marks: &Marks,
+    words: &str,
+    on_event: impl FnMut(Event),
+) -> Result<Vec<Row>> {
     if machine.cpus as usize > MAX_CPUS {
         bail!("{} CPUs: at most {MAX_CPUS} can be told apart", machine.cpus);
     }
@@ -31,24 +38,28 @@ pub fn count(machine: &Machine, plugin: &Path, marked: &MarkedKernel, words: &st
     load.push(&out);
     let mut machine = machine.clone();
     machine.qemu_args.extend(["-icount".into(), TIME.into(), "-plugin".into(), load]);
-    match machine.boot(&marked.kernel, words, on_event) {
+    match machine.boot(kernel, words, on_event) {
         Ending::CouldNotStart { reason } if reason.contains("-plugin: invalid option") => {
             bail!("this QEMU has no plugins: it was built without them, as `--enable-plugins` tells its configure script")
         }
         ending => ending.into_result()?,
     }
-    let report = fs::read(&out).context("the plugin wrote no report")?;
-    let report: Report = serde_json::from_slice(&report).context("the plugin's report cannot be read")?;
-    rows(&report, machine.cpus, marked)
+    read_report(&out, machine.cpus, marks)
 }
 
-fn rows(report: &Report, cpus: u32, marked: &MarkedKernel) -> Result<Vec<Row>> {
+/// Makes rows of the plugin's report on a kernel with so many CPUs.
+///
+/// # Errors
+/// The file is not there or is none; the kernel executed no mark, or marks in a way that cannot be counted.
+pub fn read_report(report: &Path, cpus: u32, marks: &Marks) -> Result<Vec<Row>> {
+    let text = fs::read(report).with_context(|| format!("the plugin's report {} cannot be read", report.display()))?;
+    let report: Report = serde_json::from_slice(&text).with_context(|| format!("{} is no report of the plugin's", report.display()))?;
     if let Some(trouble) = report.troubles.first() {
         bail!("{trouble}");
     }
     if report.operations.is_empty() {
         bail!("the kernel executed no marked operation");
     }
-    let name = |number| marked.operations.get(&number).with_context(|| format!("operation {number} has no name in the kernel's file"));
-    report.operations.iter().map(|operation| Ok(Row::new(name(operation.number)?, cpus, operation, &marked.places))).collect()
+    let name = |number| marks.operations.get(&number).with_context(|| format!("operation {number} has no name in the kernel's file"));
+    report.operations.iter().map(|operation| Ok(Row::new(name(operation.number)?, cpus, operation, &marks.places))).collect()
 }

@@ -1,21 +1,22 @@
 //! Counts how often cache lines change hands in the marked operations of a kernel, and names the lines of source that make them.
 //!
-//! * [`MarkedKernel`]: an ELF file whose operations are marked.
+//! * [`Marks`]: the operations that an ELF file marks.
 //! * [`build_plugin`]: the plugin that counts.
-//! * [`count`]: boots the one with the other, and makes a [`Row`] of each operation.
+//! * [`count`]: boots a kernel under it, and makes a [`Row`] of each operation.
+//! * [`read_report`]: makes rows of what the plugin wrote under a QEMU that somebody else started.
 //! * [`Allowance`]: what operations may cost.
 
 mod allowance;
 mod count;
-mod kernel;
+mod marks;
 mod place;
 mod plugin;
 mod row;
 
 pub use allowance::Allowance;
 pub use conflict_plugin::caches::Kind;
-pub use count::count;
-pub use kernel::MarkedKernel;
+pub use count::{count, read_report};
+pub use marks::Marks;
 pub use place::{Frame, Place, Places};
 pub use plugin::build_plugin;
 pub use row::{Cause, Row};

@@ -1,8 +1,7 @@
-//! A kernel's ELF file and the operations that it marks.
+//! The operations that a kernel marks, from its ELF file.
 
 use crate::place::Places;
 use anyhow::{Context, Result, bail};
-use kernel_runner::Kernel;
 use object::{Object, ObjectSection};
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,24 +10,21 @@ use std::path::Path;
 /// Where the library's `marked!` puts numbers and names.
 const SECTION: &str = ".pcpu_markers";
 
-/// A kernel that can be watched.
+/// What an ELF file says about its marks.
 #[derive(Debug)]
-pub struct MarkedKernel {
-    /// What boots.
-    pub kernel: Kernel,
+pub struct Marks {
     /// The names of operations, by number.
     pub operations: BTreeMap<u16, String>,
     /// Where its instructions come from.
     pub places: Places,
 }
 
-impl MarkedKernel {
+impl Marks {
     /// Reads an ELF file. Paths below `root` are shown relative to it.
     ///
     /// # Errors
-    /// The file cannot be booted by the runner, or carries no marks.
+    /// The file cannot be read, or carries no marks.
     pub fn open(path: &Path, root: &Path) -> Result<Self> {
-        let kernel = Kernel::open(path)?;
         let elf = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let file = object::File::parse(&*elf).with_context(|| format!("cannot read {}", path.display()))?;
         let Some(section) = file.section_by_name(SECTION) else {
@@ -36,7 +32,7 @@ impl MarkedKernel {
         };
         let operations =
             names(section.data().context(SECTION)?).with_context(|| format!("the names of operations in {}", path.display()))?;
-        Ok(Self { kernel, operations, places: Places::open(path, root)? })
+        Ok(Self { operations, places: Places::open(path, root)? })
     }
 }
 

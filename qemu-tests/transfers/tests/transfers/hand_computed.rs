@@ -1,0 +1,56 @@
+//! What is counted in the guest is what the model's own tests compute by hand, in `qemu-tests/conflict-plugin`.
+
+use super::rows;
+
+/// Read misses, upgrades and write misses of all executions on a number of CPUs.
+fn by_kind(cpus: u32, op: &str) -> ([f64; 3], f64) {
+    let rows = rows(cpus, &format!("op={op} rounds=256"));
+    let row = rows.iter().find(|row| row.op == op).unwrap();
+    assert_eq!(row.executions, 256 * u64::from(cpus));
+    let executions = row.executions as f64;
+    ([row.read_misses_per_op, row.upgrades_per_op, row.write_misses_per_op].map(|mean| mean * executions), executions)
+}
+
+/// Asserts so many transfers of each kind for an execution. Where each CPU begins and ends its rounds is not part of the pattern, so each
+/// CPU may be off by one or two.
+fn assert_per_execution(cpus: u32, op: &str, expected: [f64; 3]) {
+    let (found, executions) = by_kind(cpus, op);
+    for (found, expected) in found.into_iter().zip(expected) {
+        let slack = if expected == 0.0 { 0.0 } else { 2.0 * f64::from(cpus) };
+        assert!((found - expected * executions).abs() <= slack, "{op} on {cpus} CPUs: {found} of {executions}, expected {expected} each");
+    }
+}
+
+#[test]
+fn a_contended_increment_is_a_write_miss() {
+    for cpus in [2, 4] {
+        assert_per_execution(cpus, "check/contended", [0.0, 0.0, 1.0]);
+    }
+}
+
+#[test]
+fn a_private_increment_moves_nothing() {
+    assert_per_execution(4, "check/private", [0.0, 0.0, 0.0]);
+}
+
+#[test]
+fn what_is_mostly_read_moves_to_each_reader_once_a_write() {
+    for cpus in [2, 4] {
+        let writers = 1.0 / f64::from(cpus);
+        assert_per_execution(cpus, "check/read_mostly", [1.0 - writers, writers, 0.0]);
+    }
+}
+
+#[test]
+fn false_sharing_is_a_write_miss() {
+    for cpus in [2, 4] {
+        assert_per_execution(cpus, "check/false_sharing", [0.0, 0.0, 1.0]);
+    }
+}
+
+#[test]
+fn a_free_spin_lock_is_a_write_miss_and_one_that_is_held_takes_four_transfers() {
+    assert_per_execution(2, "check/spin_lock", [0.0, 0.0, 1.0]);
+    // The vain attempt takes the line to write, so does the release; then the free lock is read, and taken.
+    assert_per_execution(2, "check/spin_lock_held", [1.0, 1.0, 2.0]);
+}
