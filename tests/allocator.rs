@@ -11,13 +11,22 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use pcpu::alloc::{self, AllocError, AllocFlags, Buffer, Source};
 use pcpu::{AreaLayout, CpuId, per_cpu};
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 const NR_CPUS: usize = 3;
 
-fn on_boot_cpu(f: impl Fn() + Sync) {
+/// Held by each test that looks at the statistics, from its first run to its last.
+fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+fn on_boot_cpu(f: impl Fn() + Sync) {
+    let _alone = alone();
+    run_on_boot_cpu(f);
+}
+
+fn run_on_boot_cpu(f: impl Fn() + Sync) {
     machine(NR_CPUS).run(1, |_| {
         alloc::set_source(&SOURCE);
         f();
@@ -370,7 +379,8 @@ fn a_prefilled_stock_serves_contexts_that_cannot_wait() {
 #[test]
 fn an_offline_cpus_stock_is_taken_by_others() {
     static LIVE: Mutex<Vec<NonZeroUsize>> = Mutex::new(Vec::new());
-    on_boot_cpu(|| ());
+    let _alone = alone();
+    run_on_boot_cpu(|| ());
     let machine = machine(NR_CPUS);
     machine.run(NR_CPUS, |_| {
         let mut objects: Vec<_> = (0..40).map(|_| alloc::allocate(512, 8, AllocFlags::PROCESS).unwrap()).collect();
@@ -378,7 +388,7 @@ fn an_offline_cpus_stock_is_taken_by_others() {
         objects.drain(..3).for_each(|handle| unsafe { alloc::free_clean(handle, 512, 8) });
         LIVE.lock().unwrap().extend(objects);
     });
-    on_boot_cpu(|| {
+    run_on_boot_cpu(|| {
         for handle in LIVE.lock().unwrap().drain(..) {
             // SAFETY: allocated above, never written.
             unsafe { alloc::free_clean(handle, 512, 8) };

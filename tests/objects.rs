@@ -12,8 +12,9 @@ use std::sync::Mutex;
 const NR_CPUS: usize = 4;
 
 /// Tests that compare the allocator's statistics must not overlap with others of this process.
+static ALONE: Mutex<()> = Mutex::new(());
+
 fn alone<R: Send>(f: impl Fn() -> R + Sync) -> R {
-    static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let before = machine(NR_CPUS).run(1, |_| alloc::stats()).remove(0);
     let result = machine(NR_CPUS).run(1, |_| f()).remove(0);
@@ -119,6 +120,7 @@ fn chunks_are_added_when_allowed_and_given_back() {
 
 #[test]
 fn objects_of_all_cpus_at_once_stay_apart() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     machine(NR_CPUS).run(NR_CPUS, |cpu| {
         let mut live: Vec<PerCpuBox<[u64; 3]>> = Vec::new();
         for round in 0..3000u64 {

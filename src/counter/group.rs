@@ -149,20 +149,22 @@ impl<S: AsRef<[Shared]>> Group<S> {
 
     #[inline]
     pub(super) fn sum(&self, index: usize) -> i64 {
-        let base = self.shared()[index].base();
+        let shared = &self.shared()[index];
+        let base = shared.base();
         // SAFETY: there is a slot for each element of `shared`.
-        base.wrapping_add(unsafe { self.slots().sum(index) })
+        base.wrapping_add(shared.total_of_slots(unsafe { self.slots().sum(index) }))
     }
 
     /// Fills `sums`, as many as there are counters.
     #[inline]
     pub(super) fn sum_into(&self, sums: &mut [i64]) {
         assert_eq!(sums.len(), self.len(), "a sum for each counter");
-        for (sum, shared) in sums.iter_mut().zip(self.shared()) {
-            *sum = shared.base();
-        }
+        sums.fill(0);
         // SAFETY: there is a slot for each element of `shared`.
         unsafe { self.slots().sum_each(sums) };
+        for (sum, shared) in sums.iter_mut().zip(self.shared()) {
+            *sum = shared.base().wrapping_add(shared.total_of_slots(*sum));
+        }
     }
 
     pub(super) fn bounds(&self, index: usize, nesting: u32) -> RangeInclusive<i64> {

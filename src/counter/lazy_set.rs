@@ -229,7 +229,8 @@ impl<const N: usize, P> LazyCounterSet<N, P> {
         let inline = self.inline[index].load(MemoryOrdering::Relaxed);
         self.promoted().map_or(inline, |Promoted { slots, shared }| {
             // SAFETY: there is a slot for each element of `shared`.
-            inline.wrapping_add(shared[index].base()).wrapping_add(unsafe { slots.sum(index) })
+            let total = shared[index].total_of_slots(unsafe { slots.sum(index) });
+            inline.wrapping_add(shared[index].base()).wrapping_add(total)
         })
     }
 
@@ -244,15 +245,15 @@ impl<const N: usize, P> LazyCounterSet<N, P> {
     /// All exact values, with one pass over the CPUs that wrote.
     #[inline]
     pub fn sum_all(&self) -> [i64; N] {
-        let mut sums = self.inline.each_ref().map(|word| word.load(MemoryOrdering::Relaxed));
-        if let Some(Promoted { slots, shared }) = self.promoted() {
-            for (sum, shared) in sums.iter_mut().zip(shared) {
-                *sum = sum.wrapping_add(shared.base());
-            }
-            // SAFETY: there are `N` slots.
-            unsafe { slots.sum_each(&mut sums) };
-        }
-        sums
+        let inline = self.inline.each_ref().map(|word| word.load(MemoryOrdering::Relaxed));
+        let Some(Promoted { slots, shared }) = self.promoted() else { return inline };
+        let mut sums = [0; N];
+        // SAFETY: there are `N` slots.
+        unsafe { slots.sum_each(&mut sums) };
+        core::array::from_fn(|index| {
+            let total = shared[index].total_of_slots(sums[index]);
+            inline[index].wrapping_add(shared[index].base()).wrapping_add(total)
+        })
     }
 
     /// Between which numbers one counter's value is, as [`Counter::bounds`](crate::Counter::bounds): exactly one while inline. O(1).

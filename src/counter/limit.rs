@@ -232,8 +232,8 @@ impl LimitCounter {
     /// The value: every call that finished before this began counts, none that began after it ended. What calls that overlap it have in
     /// their hands may count as added. Never over the limit.
     pub fn value(&self) -> u64 {
-        let credits = self.touched.iter().map(|cpu| self.credit_on(cpu).load(Ordering::Acquire)).sum::<i64>();
-        let left = self.pool.0.load(Ordering::Acquire) + credits;
+        let credits = self.touched.iter().map(|cpu| self.credit_on(cpu).load(Ordering::Acquire)).fold(0, i64::saturating_add);
+        let left = credits.saturating_add(self.pool.0.load(Ordering::Acquire)).max(0);
         self.limit.saturating_sub(left as u64)
     }
 }

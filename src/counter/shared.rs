@@ -142,6 +142,12 @@ impl Shared {
         self.base.load(Ordering::Relaxed).wrapping_add(self.posted.load(Ordering::Relaxed))
     }
 
+    /// The total of all slots, from the sum of their 63-bit totals, which is right but for multiples of 2^63: the nearest to what was posted.
+    #[inline]
+    pub(super) fn total_of_slots(&self, sum: i64) -> i64 {
+        nearest(sum, self.posted.load(Ordering::Relaxed))
+    }
+
     /// The value without the slots.
     #[inline]
     pub(super) fn base(&self) -> i64 {
@@ -168,6 +174,13 @@ impl Shared {
         let for_each_cpu = |nr: u32| nr_touched.saturating_mul(below).saturating_mul(i64::from(nr)).saturating_add(in_flight);
         value.saturating_sub(for_each_cpu(nesting.saturating_sub(1)))..=value.saturating_add(for_each_cpu(nesting.max(1)))
     }
+}
+
+/// Of the numbers that are `sum` but for a multiple of 2^63, the nearest to `posted`.
+#[inline]
+fn nearest(sum: i64, posted: i64) -> i64 {
+    let is_far = sum.wrapping_sub(posted).unsigned_abs() > 1 << 62;
+    sum ^ (i64::from(is_far) << 63)
 }
 
 /// Keeps the words that postings write out of the line that every add reads.
@@ -197,6 +210,19 @@ mod tests {
         for (batch, ok) in [(0, false), (1, false), (2, true), (3, false), (32, true), (1 << 32, true), (1 << 33, false), (u64::MAX, false)]
         {
             assert_eq!(Batch::new(batch).map(Batch::get), ok.then_some(batch), "{batch}");
+        }
+    }
+
+    #[test]
+    fn a_sum_of_slots_that_have_wrapped_is_right() {
+        // Each slot keeps 63 bits, sign-extended.
+        let kept = |total: i64| total << 1 >> 1;
+        for totals in
+            [[5, -7], [1 << 62, 3 - (1 << 62)], [(1 << 62) + 40, -(1 << 62) - 1], [i64::MAX, -5], [i64::MIN, 9], [1 << 61, 1 << 62]]
+        {
+            let value = totals[0].wrapping_add(totals[1]);
+            let posted = value & !31;
+            assert_eq!(nearest(kept(totals[0]).wrapping_add(kept(totals[1])), posted), value, "{totals:?}");
         }
     }
 

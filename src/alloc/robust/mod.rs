@@ -39,11 +39,12 @@ type Site = &'static Location<'static>;
 
 /// How long a caller that must not wait tries to get the lock, which its own interrupted context may hold. In cycles: a number of tries would
 /// take forever where each instruction is stepped.
-const MOMENT_CYCLES: u64 = 1 << 20;
+const MOMENT_CYCLES: u64 = 1 << 18;
 
 /// How long a free tries when the waiting list is full: many times as long as anybody holds the lock.
 const PATIENCE_CYCLES: u64 = 1 << 28;
 
+/// Runs `f` under the lock, unless it is not to be had within so many cycles.
 fn try_for<R>(cycles: u64, mut f: impl FnMut(&mut Central) -> R) -> Option<R> {
     // SAFETY: every x86_64 processor has the counter.
     let now = || unsafe { _rdtsc() };

@@ -10,7 +10,7 @@ use spin::mutex::SpinMutex;
 use super::misuse::{Call, Misuse};
 use crate::alloc::central::Central;
 
-/// How many can wait. Each is a free that tried for [`MOMENT_CYCLES`](super::MOMENT_CYCLES), so this is some tenths of a second of one CPU.
+/// How many can wait. Each is a free that tried for [`MOMENT_CYCLES`](super::MOMENT_CYCLES), so this is some hundredths of a second of one CPU.
 const NR_PLACES: usize = 512;
 
 static PLACES: [SpinMutex<Option<Call>>; NR_PLACES] = [const { SpinMutex::new(None) }; NR_PLACES];
