@@ -1,7 +1,6 @@
-//! CPU numbers: dense ids, the ids of local APICs, sets of CPUs.
+//! CPU numbers: dense ids, the ids of local APICs.
 
 use core::fmt;
-use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::area;
 
@@ -154,76 +153,5 @@ impl<'a> ApicMap<'a> {
     /// How many CPUs the map names.
     pub fn nr_cpus(&self) -> usize {
         self.apic_ids.len()
-    }
-}
-
-/// The CPUs that touched something, as 64 bits that only ever get set until nobody else looks.
-///
-/// With more than 64 possible CPUs a bit stands for a group of neighbours, so that the mask stays one word.
-pub(crate) struct CpuMask(AtomicU64);
-
-impl CpuMask {
-    pub(crate) const fn new() -> Self {
-        CpuMask(AtomicU64::new(0))
-    }
-
-    /// Adds a CPU. Release: whoever sees the bit sees what was done before.
-    pub(crate) fn insert(&self, cpu: CpuId) {
-        let bit = 1 << (cpu.index() >> area::group_shift());
-        self.0.fetch_or(bit, Ordering::AcqRel);
-    }
-
-    /// The CPUs of all groups of which one was added.
-    #[inline]
-    pub(crate) fn iter(&self) -> MaskIter {
-        let bits = self.0.load(Ordering::Acquire);
-        MaskIter { bits, next: 0, end: 0, group_shift: area::group_shift(), nr_possible: area::nr_possible() }
-    }
-
-    /// How many CPUs [`iter`](Self::iter) visits. O(1).
-    pub(crate) fn nr_cpus(&self) -> usize {
-        let shift = area::group_shift();
-        let nr_possible = area::nr_possible();
-        let bits = self.0.load(Ordering::Acquire);
-        let last_group = (nr_possible - 1) >> shift;
-        let nr_missing = ((last_group + 1) << shift) - nr_possible;
-        let is_last_in = bits >> last_group & 1 == 1;
-        ((bits.count_ones() as usize) << shift) - if is_last_in { nr_missing } else { 0 }
-    }
-
-    /// Forgets all CPUs, when nobody else looks.
-    pub(crate) fn clear(&mut self) {
-        *self.0.get_mut() = 0;
-    }
-}
-
-/// The CPUs of a mask.
-pub(crate) struct MaskIter {
-    /// The groups that were not begun.
-    bits: u64,
-    /// What is left of the group that was.
-    next: usize,
-    end: usize,
-    group_shift: u32,
-    nr_possible: usize,
-}
-
-impl Iterator for MaskIter {
-    type Item = CpuId;
-
-    #[inline]
-    fn next(&mut self) -> Option<CpuId> {
-        if self.next >= self.end {
-            if self.bits == 0 {
-                return None;
-            }
-            let group = self.bits.trailing_zeros() as usize;
-            self.bits &= self.bits - 1;
-            self.next = group << self.group_shift;
-            self.end = ((group + 1) << self.group_shift).min(self.nr_possible);
-        }
-        let cpu = CpuId::from_index(self.next);
-        self.next += 1;
-        Some(cpu)
     }
 }

@@ -16,6 +16,7 @@ mod arch;
 mod area;
 mod counter;
 mod cpu;
+mod cpu_mask;
 mod handle;
 #[cfg(feature = "host")]
 pub mod host;

@@ -9,6 +9,7 @@ use super::record::{Template, template};
 use super::{AREAS, HEADER, Header, NOT_INSTALLED};
 use crate::arch;
 use crate::cpu::CpuId;
+use crate::cpu_mask;
 
 /// Set when `init` begins to write; never cleared.
 static INITIALISED: AtomicBool = AtomicBool::new(false);
@@ -145,7 +146,7 @@ pub unsafe fn init(memory: NonNull<u8>, size_bytes: usize, layout: &AreaLayout) 
     AREAS.first_delta.store(first_delta, Ordering::Relaxed);
     AREAS.stride_bytes.store(layout.stride_bytes(), Ordering::Relaxed);
     AREAS.unit_bytes.store(layout.unit_bytes(), Ordering::Relaxed);
-    AREAS.group_shift.store(layout.nr_cpus().div_ceil(64).next_power_of_two().trailing_zeros(), Ordering::Relaxed);
+    AREAS.cpus_in_group.store(cpu_mask::cpus_in_group(layout.nr_cpus()), Ordering::Relaxed);
     AREAS.nr_possible.store(layout.nr_cpus(), Ordering::Release);
     crate::alloc::adopt_first_chunk(memory, layout, template.start, template.size_bytes);
     // The template's header is only read from here on, by CPUs that forgot to install themselves.

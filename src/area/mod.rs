@@ -14,7 +14,7 @@ mod init;
 mod layout;
 mod record;
 
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 #[cfg(feature = "host")]
 pub(crate) use init::leave;
@@ -43,8 +43,8 @@ crate::per_cpu! {
 /// The areas, as every CPU needs them to find another CPU's copy. Written once, by `init`.
 struct Areas {
     nr_possible: AtomicUsize,
-    /// log2 of how many CPUs a bit of a mask stands for.
-    group_shift: AtomicU32,
+    /// How many CPUs a bit of a mask stands for.
+    cpus_in_group: AtomicUsize,
     first_delta: AtomicUsize,
     stride_bytes: AtomicUsize,
     unit_bytes: AtomicUsize,
@@ -52,7 +52,7 @@ struct Areas {
 
 static AREAS: Areas = Areas {
     nr_possible: AtomicUsize::new(1),
-    group_shift: AtomicU32::new(0),
+    cpus_in_group: AtomicUsize::new(1),
     first_delta: AtomicUsize::new(0),
     stride_bytes: AtomicUsize::new(0),
     unit_bytes: AtomicUsize::new(0),
@@ -65,10 +65,10 @@ pub(crate) fn nr_possible() -> usize {
     AREAS.nr_possible.load(Ordering::Relaxed)
 }
 
-/// log2 of how many neighbouring CPUs share a bit of a mask of 64.
+/// How many neighbouring CPUs share a bit of a mask.
 #[inline]
-pub(crate) fn group_shift() -> u32 {
-    AREAS.group_shift.load(Ordering::Relaxed)
+pub(crate) fn cpus_in_group() -> usize {
+    AREAS.cpus_in_group.load(Ordering::Relaxed)
 }
 
 /// A CPU's delta.

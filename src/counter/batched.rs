@@ -145,9 +145,9 @@ impl Counter {
 
     /// Between which numbers the value is, without visiting a CPU: some choice of the adds that overlap the call makes it so. O(1).
     ///
-    /// The width is `2 * NESTING - 1` times the batch less one for each CPU that wrote (beyond 64 possible CPUs: each group of
-    /// neighbours of which one wrote counts wholly), and two batches more for each add without a pin that is about to post, for however long it
-    /// has been preempted, or began to during the call. That assumes
+    /// The width is `2 * NESTING - 1` times the batch less one for each CPU that wrote, and two batches more for each add without a pin
+    /// that is about to post, for however long it has been preempted, or began to during the call. If there are more than 64 possible CPUs and
+    /// more than 4 wrote, then CPUs are in groups, as few in each as make 63 groups, and a group of which one wrote counts wholly. That assumes
     /// that at most [`NESTING`](crate::NESTING) contexts nest on a CPU, and that the value is not within the width of the ends of `i64`.
     pub fn bounds(&self) -> RangeInclusive<i64> {
         self.bounds_nested(group::DEFAULT_NESTING)

@@ -7,7 +7,7 @@ use core::ops::RangeInclusive;
 use super::shared::{Batch, Line, NESTING, Shared};
 use super::slots::{self, Slots};
 use crate::alloc::{self, AllocError, AllocFlags};
-use crate::cpu::CpuMask;
+use crate::cpu_mask::CpuMask;
 use crate::pin::Pinned;
 use crate::var::TemplateCell;
 

@@ -23,7 +23,7 @@ use super::registry::{FAILED_PROMOTIONS, PROMOTIONS};
 use super::shared::{Batch, Line, Shared};
 use super::slots::Slots;
 use crate::alloc::{AllocError, AllocFlags};
-use crate::cpu::CpuMask;
+use crate::cpu_mask::CpuMask;
 use crate::pin::Pinned;
 
 /// `N` counters that are atomic words until they are *promoted*, and then a [`CounterSet`](crate::CounterSet). For what mostly lives and

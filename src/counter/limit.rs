@@ -16,7 +16,8 @@ use super::group::SlotsAddress;
 use super::shared::{Batch, Line};
 use super::slots::Slots;
 use crate::alloc::{AllocError, AllocFlags};
-use crate::cpu::{CpuId, CpuMask};
+use crate::cpu::CpuId;
+use crate::cpu_mask::CpuMask;
 use crate::lock::IrqLock;
 
 /// An amount would have taken a [`LimitCounter`] past its limit.

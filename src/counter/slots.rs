@@ -5,8 +5,8 @@
 //! * A slot is its CPU's running total, shifted left by one; it never moves anywhere, so a sum is the base plus the slots, without a lock.
 //! * Bit 0 of a slot, the *tag*, means "this CPU is in the mask". Whoever finds a slot without it puts its CPU into the mask and then sets
 //!   that CPU's tag, by a LOCKed `or` at its absolute address, which changes no value wherever the caller is by then. All else that
-//!   writes to a slot is an unlocked instruction through GS; one that meets the LOCKed `or` may undo the tag, and then the CPU is put into
-//!   the mask once more.
+//!   writes to a slot is an unlocked instruction through GS, also the tag of a caller that is pinned; one that meets the LOCKed `or` may
+//!   undo the tag, and then the next add sets it once more.
 //! * An add that may be preempted writes to tagged slots only, by a compare-exchange. So what it adds is in a slot of a CPU in the mask,
 //!   wherever it is moved in between.
 //! * An add that is pinned writes first, by an exchange-and-add, and looks at the tag that it found: its CPU cannot change in between. Until it
@@ -15,11 +15,13 @@
 
 use core::num::NonZeroUsize;
 use core::ptr;
+use core::slice;
 use core::sync::atomic::{AtomicI64, Ordering};
 
 use super::shared::{Batch, Shared};
 use crate::area;
-use crate::cpu::{CpuId, CpuMask};
+use crate::cpu::CpuId;
+use crate::cpu_mask::CpuMask;
 use crate::handle::Handle;
 use crate::pin::Pinned;
 use crate::var::Var;
@@ -76,12 +78,23 @@ impl<'a> Slots<'a> {
     /// There is such a slot.
     #[inline]
     pub(super) unsafe fn slot_on(self, cpu: CpuId, index: usize) -> &'a AtomicI64 {
-        let address = self.address.wrapping_add(index * size_of::<i64>()).wrapping_add(area::delta(cpu));
-        // SAFETY: a slot that lives long enough; everybody else uses single instructions or atomics of that size.
-        unsafe { AtomicI64::from_ptr(ptr::with_exposed_provenance_mut(address)) }
+        // SAFETY: the caller's promise.
+        unsafe { &self.all_on(cpu, index + 1)[index] }
     }
 
-    /// Puts the CPU that executes this into the mask, and tags its slot. Once for each counter and CPU.
+    /// A CPU's slots.
+    ///
+    /// # Safety
+    ///
+    /// There are that many.
+    #[inline]
+    unsafe fn all_on(self, cpu: CpuId, nr: usize) -> &'a [AtomicI64] {
+        let address = self.address.wrapping_add(area::delta(cpu));
+        // SAFETY: slots that live long enough; everybody else uses single instructions or atomics of that size.
+        unsafe { slice::from_raw_parts(ptr::with_exposed_provenance(address), nr) }
+    }
+
+    /// Puts the CPU that executes this into the mask, and tags its slot. Once for each counter and CPU, or a few times more.
     ///
     /// # Safety
     ///
@@ -157,6 +170,17 @@ impl<'a> Slots<'a> {
         }
     }
 
+    /// The same for a caller that stays on its CPU.
+    ///
+    /// # Safety
+    ///
+    /// There is such a slot.
+    unsafe fn touch_pinned(self, index: usize) {
+        self.touched.insert(CpuId::current());
+        // SAFETY: the caller's promise.
+        unsafe { self.slot(index) }.or(TAG);
+    }
+
     /// Finishes a pinned add that found no tag. As a tail call, so that a hit has no registers to save.
     ///
     /// # Safety
@@ -167,7 +191,7 @@ impl<'a> Slots<'a> {
     unsafe fn finish_first(self, index: usize, (old, new): (i64, i64), batch: Batch, shared: &Shared) {
         // First into the mask, so that whoever sees what is posted sees the CPU too.
         // SAFETY: the caller's promise.
-        unsafe { self.touch(index) };
+        unsafe { self.touch_pinned(index) };
         if batch.is_crossed(old, new) {
             shared.post(batch.crossed(old, new));
         }
@@ -196,9 +220,10 @@ impl<'a> Slots<'a> {
     #[inline]
     pub(super) unsafe fn sum_each(self, sums: &mut [i64]) {
         for cpu in self.touched.iter() {
-            for (index, sum) in sums.iter_mut().enumerate() {
-                // SAFETY: the caller's promise.
-                *sum = sum.wrapping_add(unsafe { self.slot_on(cpu, index) }.load(Ordering::Relaxed) >> 1);
+            // SAFETY: the caller's promise.
+            let slots = unsafe { self.all_on(cpu, sums.len()) };
+            for (sum, slot) in sums.iter_mut().zip(slots) {
+                *sum = sum.wrapping_add(slot.load(Ordering::Relaxed) >> 1);
             }
         }
     }
@@ -211,10 +236,9 @@ impl<'a> Slots<'a> {
     #[inline]
     pub(super) unsafe fn clean(self, nr: usize) {
         for cpu in self.touched.iter() {
-            for index in 0..nr {
-                // SAFETY: the caller's promise.
-                let slot = unsafe { self.slot_on(cpu, index) };
-                // With more than 64 CPUs a neighbour that wrote nothing is visited too, whose line is better left alone.
+            // SAFETY: the caller's promise.
+            for slot in unsafe { self.all_on(cpu, nr) } {
+                // Where CPUs are in groups, a neighbour that wrote nothing is visited too, whose line is better left alone.
                 if slot.load(Ordering::Relaxed) != 0 {
                     slot.store(0, Ordering::Relaxed);
                 }

@@ -165,21 +165,27 @@ struct Posting {
 const POSTING: Posting =
     Posting { post: Ordering::Release, done: Ordering::Release, load_done: Ordering::Acquire, load_posted: Ordering::Acquire };
 
-/// A pinned add puts its CPU into the mask before it posts, and a reader looks at the mask after it looked at what was posted.
+/// A pinned add puts its CPU into the mask, unless somebody has, before it posts, and a reader looks at the mask after it looked at what was
+/// posted.
 fn masked(Posting { post, load_posted, .. }: Posting) {
     model(move || {
         let words = Arc::new((AtomicUsize::new(0), AtomicIsize::new(0)));
-        let adder = {
+        let adder = || {
             let words = words.clone();
             thread::spawn(move || {
-                words.0.fetch_or(1, Ordering::AcqRel);
+                if words.0.load(Ordering::Acquire) == 0 {
+                    words.0.fetch_or(1, Ordering::AcqRel);
+                }
                 words.1.fetch_add(1, post);
             })
         };
+        let adders = [adder(), adder()];
         let posted = words.1.load(load_posted);
         let mask = words.0.load(Ordering::Acquire);
         assert!(posted == 0 || mask == 1, "a posting of a CPU that is not in the mask");
-        adder.join().unwrap();
+        for adder in adders {
+            adder.join().unwrap();
+        }
     });
 }
 

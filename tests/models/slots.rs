@@ -12,7 +12,7 @@ const TAG: u8 = 1;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Protocol {
-    /// The library's.
+    /// The library's: the tag is set by a LOCKed `or` at the address of the CPU that was put into the mask, or, by who is pinned, through GS without LOCK.
     Tagged,
     /// The CPU goes into the mask before each add, without a tag.
     MaskThenWrite,
@@ -155,17 +155,19 @@ impl<const ADDERS: usize> Slots<ADDERS> {
                 if matches!(protocol, Protocol::MaskThenWrite | Protocol::TagThenMask) { At::LoadSlot } else { At::Tag }
             }
             At::Tag => {
-                let tagged = &mut self.slots[if protocol == Protocol::TagThroughGs { adder.cpu } else { adder.named } as usize];
-                adder.found = *tagged;
-                match protocol {
-                    Protocol::TagWithoutLock => {}
-                    Protocol::TagByCompareExchange if *tagged > 0 => {}
-                    _ => *tagged |= TAG,
+                let is_locked = adder.tags_locked(protocol);
+                if protocol == Protocol::TagThroughGs || (protocol == Protocol::Tagged && !is_locked) {
+                    adder.named = adder.cpu;
                 }
-                ends = adder.context.adds_first() && protocol != Protocol::TagWithoutLock;
+                let tagged = &mut self.slots[adder.named as usize];
+                adder.found = *tagged;
+                if is_locked && !(protocol == Protocol::TagByCompareExchange && *tagged > 0) {
+                    *tagged |= TAG;
+                }
+                ends = adder.context.adds_first() && is_locked;
                 match protocol {
+                    _ if !is_locked => At::TagStore,
                     Protocol::TagThenMask => At::Mask,
-                    Protocol::TagWithoutLock => At::TagStore,
                     _ => At::LoadSlot,
                 }
             }
@@ -235,6 +237,13 @@ impl Adder {
             _ if self.context.adds_first() => At::AddLoad,
             Protocol::MaskThenWrite => At::LoadCpu,
             _ => At::LoadSlot,
+        }
+    }
+
+    fn tags_locked(&self, protocol: Protocol) -> bool {
+        match protocol {
+            Protocol::Tagged => !self.context.adds_first(),
+            _ => protocol != Protocol::TagWithoutLock,
         }
     }
 
