@@ -1,12 +1,14 @@
 //! Bounds hold at every moment, while adds of tasks and of nested interrupts are under way.
 
 mod common;
+#[path = "common/interrupts.rs"]
+mod interrupts;
 
 use common::machine;
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use core::{mem, ptr};
+use interrupts::Interrupted;
 use pcpu::{Batch, Counter, LazyCounter, assume_pinned, with_pin};
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 
 /// CPUs that add, and one that checks.
 const NR_ADDING: usize = 3;
@@ -65,31 +67,12 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
-/// The second of the signals may interrupt the handler of the first: with the task, three contexts nest.
-const SIGNALS: [i32; 2] = [libc::SIGUSR1, libc::SIGUSR2];
-
 extern "C" fn on_signal(signal: i32) {
     NR_INTERRUPTS.fetch_add(1, Ordering::Relaxed);
     let watched = WATCHED.get().expect("set before the first signal");
-    let amount = if signal == SIGNALS[0] { 29 } else { -31 };
+    let amount = if Interrupted::is_inner(signal) { -31 } else { 29 };
     watched.add(amount, true);
     watched.add(-amount, false);
-}
-
-fn install_handlers() {
-    for (signal, masked) in SIGNALS.into_iter().zip([&SIGNALS[..1], &SIGNALS[..]]) {
-        // SAFETY: an all-zero `sigaction` is valid; the handler has the signature that it is called with.
-        unsafe {
-            let mut action: libc::sigaction = mem::zeroed();
-            action.sa_sigaction = on_signal as *const () as usize;
-            action.sa_flags = libc::SA_RESTART;
-            libc::sigemptyset(&raw mut action.sa_mask);
-            masked.iter().for_each(|&signal| {
-                libc::sigaddset(&raw mut action.sa_mask, signal);
-            });
-            assert_eq!(libc::sigaction(signal, &action, ptr::null_mut()), 0, "sigaction");
-        }
-    }
 }
 
 #[test]
@@ -103,14 +86,13 @@ fn bounds_contain_the_value_at_every_check() {
     // Never dropped: a signal may come late.
     let watched: &'static Watched = Box::leak(Box::new(made.into_iter().next().unwrap()));
     assert!(WATCHED.set(watched).is_ok());
-    install_handlers();
+    Interrupted::install(on_signal);
 
     let done = AtomicBool::new(false);
-    let threads = Mutex::new(Vec::new());
+    let adders = Interrupted::default();
     machine.run(NR_ADDING + 1, |cpu| {
         if cpu.index() < NR_ADDING {
-            // SAFETY: of the running thread.
-            threads.lock().unwrap().push(unsafe { libc::pthread_self() });
+            adders.enter();
             let mut random = fastrand::Rng::with_seed(cpu.index() as u64);
             while !done.load(Ordering::Acquire) {
                 // SAFETY: the thread is this CPU until it ends.
@@ -121,18 +103,12 @@ fn bounds_contain_the_value_at_every_check() {
             }
             return;
         }
-        while threads.lock().unwrap().len() < NR_ADDING {
-            std::thread::yield_now();
-        }
-        let threads = threads.lock().unwrap().clone();
+        adders.wait_for(NR_ADDING);
         let _done = SetOnDrop(&done);
         for nr in 0..NR_CHECKS {
             if nr.is_multiple_of(500) {
-                let thread = threads[nr as usize / 500 % NR_ADDING];
-                // SAFETY: a thread that lives until `done`.
-                SIGNALS.iter().for_each(|&signal| unsafe {
-                    libc::pthread_kill(thread, signal);
-                });
+                // SAFETY: they live until `done`.
+                unsafe { adders.interrupt(nr as usize / 500) };
             }
             // By its policy it may be promoted before, or never: that depends on how the threads take turns.
             if nr == NR_CHECKS / 4 {

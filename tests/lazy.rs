@@ -1,9 +1,12 @@
 //! Lazy counters: exact in every state, and while it changes.
 
 mod common;
+#[path = "common/interrupts.rs"]
+mod interrupts;
 
 use common::machine;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use interrupts::Interrupted;
 use pcpu::{
     AllocError, AllocFlags, Batch, CpuChanges, CpuId, Explicit, LazyCounter, LazyCounterSet, PromotionPolicy, Verdict, alloc, with_pin,
 };
@@ -86,51 +89,112 @@ fn an_inline_counter_has_no_per_cpu_memory() {
     });
 }
 
+type Raced = LazyCounterSet<2, Explicit>;
+
+pcpu::per_cpu! {
+    /// What this CPU adds to, or 0, for its interrupts.
+    static RACED: usize = 0;
+}
+
+static NR_INTERRUPTS: AtomicUsize = AtomicUsize::new(0);
+
+/// A loss of either add would show in the sum.
+extern "C" fn add_in_interrupt(signal: i32) {
+    let Some(raced) = core::ptr::NonNull::new(core::ptr::with_exposed_provenance_mut::<Raced>(RACED.get())) else { return };
+    // SAFETY: lives longer than the run, and is only shared while it is there.
+    let set = unsafe { raced.as_ref() };
+    let amount = if Interrupted::is_inner(signal) { -17 } else { 29 };
+    with_pin(|pin| set.add_pinned(pin, 0, amount));
+    set.add(0, -amount);
+    NR_INTERRUPTS.fetch_add(1, Ordering::Relaxed);
+}
+
 #[test]
-fn values_are_exact_when_promotion_races_with_adds_of_all_cpus() {
+fn values_are_exact_when_promotion_races_with_adds_and_interrupts_of_all_cpus() {
     let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let machine = machine(NR_CPUS);
     const NR_SETS: usize = 1000;
     const NR_ADDS: i64 = 3;
-    let rounds = if cfg!(debug_assertions) { 10 } else { 100 };
+    let (min_rounds, min_interrupts) = if cfg!(debug_assertions) { (10, 100) } else { (100, 1000) };
     let (start, end) = (Barrier::new(NR_CPUS), Barrier::new(NR_CPUS));
-    let sets: Vec<_> = (0..NR_SETS).map(|_| Mutex::new(LazyCounterSet::<2, Explicit>::default())).collect();
+    let sets: Vec<_> = (0..NR_SETS).map(|_| Mutex::new(Raced::default())).collect();
     // Shared without the lock during a round; the locks are for the time between rounds.
-    let shared: Vec<_> = sets.iter().map(|set| &raw const *set.lock().unwrap() as usize).collect();
-    let nr_promoted = AtomicUsize::new(0);
-    machine.run(NR_CPUS, |cpu| {
-        for _ in 0..rounds {
-            start.wait();
-            for &set in &shared {
-                // SAFETY: lives longer than the run, and is only shared until the barrier below.
-                let set = unsafe { &*core::ptr::with_exposed_provenance::<LazyCounterSet<2, Explicit>>(set) };
-                for nr in 0..NR_ADDS {
-                    set.add(0, 1);
-                    if nr == cpu.index() as i64 % NR_ADDS && cpu.index() < 2 {
-                        // Two at once: one of them gives its slots back.
-                        set.promote(AllocFlags::PROCESS).unwrap();
-                    }
-                    with_pin(|pin| set.add_pinned(pin, 1, -40));
-                }
-                let sum = set.sum(0);
-                assert!((NR_ADDS..=NR_CPUS as i64 * NR_ADDS).contains(&sum), "{sum} misses an add of this CPU, or has one twice");
+    let shared: Vec<_> = sets.iter().map(|set| (&raw const *set.lock().unwrap()).expose_provenance()).collect();
+    let (nr_rounds, nr_promoted) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let (has_ended, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+    // A panic would leave the others waiting.
+    let faults = Mutex::new(Vec::new());
+    let fail = |fault| faults.lock().unwrap().push(fault);
+    let cpus = Interrupted::default();
+    Interrupted::install(add_in_interrupt);
+
+    let race = |cpu: CpuId, address: usize| {
+        // SAFETY: lives longer than the run, and is only shared until the barrier at the round's end.
+        let set = unsafe { &*core::ptr::with_exposed_provenance::<Raced>(address) };
+        RACED.set(address);
+        for nr in 0..NR_ADDS {
+            set.add(0, 1);
+            if nr == cpu.index() as i64 % NR_ADDS && cpu.index() < 2 {
+                // Two at once: one of them gives its slots back.
+                set.promote(AllocFlags::PROCESS).unwrap();
             }
-            end.wait();
-            if cpu == CpuId::BOOT {
-                for set in &sets {
-                    let mut set = set.lock().unwrap();
-                    let all = NR_CPUS as i64 * NR_ADDS;
-                    assert_eq!(set.sum_all(), [all, -40 * all]);
-                    nr_promoted.fetch_add(usize::from(set.is_promoted()), Ordering::Relaxed);
-                    set.demote();
-                    assert_eq!(set.sum_all(), [all, -40 * all]);
-                    set.set(0, 0);
-                    set.set(1, 0);
-                }
-            }
+            with_pin(|pin| set.add_pinned(pin, 1, -40));
         }
+        RACED.set(0);
+        let sum = set.sum(1);
+        let mine = NR_ADDS * -40;
+        if !(NR_CPUS as i64 * mine..=mine).contains(&sum) {
+            fail(format!("{sum} misses an add of this CPU, or has one twice"));
+        }
+    };
+    let check = |set: &Mutex<Raced>| {
+        let mut set = set.lock().unwrap();
+        let all = NR_CPUS as i64 * NR_ADDS;
+        let promoted = set.sum_all();
+        nr_promoted.fetch_add(usize::from(set.is_promoted()), Ordering::Relaxed);
+        set.demote();
+        let demoted = set.sum_all();
+        if [promoted, demoted] != [[all, -40 * all]; 2] {
+            fail(format!("{promoted:?} promoted and {demoted:?} demoted, and not {:?}", [all, -40 * all]));
+        }
+        set.set(0, 0);
+        set.set(1, 0);
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            cpus.wait_for(NR_CPUS);
+            for index in 0.. {
+                if is_over.load(Ordering::Acquire) {
+                    break;
+                }
+                // SAFETY: no CPU leaves the run before it is over.
+                unsafe { cpus.interrupt(index) };
+            }
+            has_ended.store(true, Ordering::Release);
+        });
+        machine.run(NR_CPUS, |cpu| {
+            cpus.enter();
+            while !is_over.load(Ordering::Acquire) {
+                start.wait();
+                shared.iter().for_each(|&set| race(cpu, set));
+                end.wait();
+                if cpu == CpuId::BOOT {
+                    sets.iter().for_each(check);
+                    let nr_rounds = nr_rounds.fetch_add(1, Ordering::Relaxed) + 1;
+                    let has_enough = nr_rounds >= min_rounds && NR_INTERRUPTS.load(Ordering::Relaxed) >= min_interrupts;
+                    is_over.store(has_enough || !faults.lock().unwrap().is_empty(), Ordering::Release);
+                }
+                end.wait();
+            }
+            while !has_ended.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+        });
     });
-    assert_eq!(nr_promoted.into_inner(), rounds * NR_SETS);
+    assert_eq!(faults.into_inner().unwrap(), [""; 0]);
+    let nr_promoted = nr_promoted.into_inner();
+    assert_eq!(nr_promoted, nr_rounds.into_inner() * NR_SETS);
+    println!("{nr_promoted} promotions, {} interrupts in the middle of adds", NR_INTERRUPTS.load(Ordering::Relaxed));
     machine.run(1, |_| assert_eq!(alloc::stats().live_objects, 0, "the slots of who came second were given back"));
 }
 

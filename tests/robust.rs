@@ -6,7 +6,7 @@ mod common;
 use common::machine;
 use core::num::NonZeroUsize;
 use pcpu::alloc::{self, AllocFlags};
-use pcpu::{Counter, CounterSet, CpuId, PerCpuBox};
+use pcpu::{Counter, CounterSet, CounterVec, CpuId, EventCounter, LazyCounter, LazyCounterSet, LimitCounter, PerCpuBox};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Barrier, Mutex};
 
@@ -304,7 +304,7 @@ fn the_trace_hook_sees_every_allocation_and_free() {
     static SEEN: Mutex<Vec<(bool, usize, u32)>> = Mutex::new(Vec::new());
     on_boot_cpu(|| {
         alloc::set_trace(Some(|event| {
-            SEEN.lock().unwrap().push((event.kind == alloc::TraceKind::Freed, event.size_bytes, event.at.line()))
+            SEEN.lock().unwrap().push((event.kind == alloc::TraceKind::Freed, event.size_bytes, event.at.unwrap().line()))
         }));
         let line = line!() + 1;
         let handle = allocate_here(24);
@@ -313,6 +313,68 @@ fn the_trace_hook_sees_every_allocation_and_free() {
         alloc::set_trace(None);
         allocate_here(24);
         assert_eq!(*SEEN.lock().unwrap(), [(false, 24, line), (true, 24, line + 2)]);
+    });
+}
+
+#[test]
+fn a_counter_that_is_dropped_with_a_value_is_reported_with_it() {
+    static SEEN: Mutex<Vec<(usize, i64, Option<u32>)>> = Mutex::new(Vec::new());
+    on_boot_cpu(|| {
+        let seen = |f: &dyn Fn() -> u32| {
+            alloc::set_trace(Some(|event| {
+                if let alloc::TraceKind::ValueDropped { index, value } = event.kind {
+                    assert_eq!(event.handle.is_some(), event.at.is_some());
+                    SEEN.lock().unwrap().push((index, value, event.at.map(|at| at.line())));
+                }
+            }));
+            let line = f();
+            alloc::set_trace(None);
+            (core::mem::take(&mut *SEEN.lock().unwrap()), line)
+        };
+        let (dropped, line) = seen(&|| {
+            let (counter, line) = (Counter::new(5).unwrap(), line!());
+            counter.add(-12);
+            line
+        });
+        assert_eq!(dropped, [(0, -7, Some(line))]);
+        let (dropped, line) = seen(&|| {
+            let (set, line) = (CounterSet::new([1, 0, 0, 40]).unwrap(), line!());
+            set.add_all([-1, 0, 3, 60]);
+            line
+        });
+        assert_eq!(dropped, [(2, 3, Some(line)), (3, 100, Some(line))]);
+        let (dropped, line) = seen(&|| {
+            let (vec, line) = (CounterVec::new(&[0, 9]).unwrap(), line!());
+            vec.sub(1, 10);
+            line
+        });
+        assert_eq!(dropped, [(1, -1, Some(line))]);
+        let (dropped, line) = seen(&|| {
+            let inline = LazyCounter::new(0);
+            inline.add(i64::MIN);
+            let promoted = LazyCounterSet::<2>::new([0, 8]);
+            let line = line!() + 1;
+            promoted.promote(AllocFlags::PROCESS).unwrap();
+            promoted.add(1, 1);
+            line
+        });
+        // Locals are dropped in the reverse order.
+        assert_eq!(dropped, [(1, 9, Some(line)), (0, i64::MIN, None)]);
+        let (dropped, line) = seen(&|| {
+            let (limited, line) = (LimitCounter::new(100).unwrap(), line!());
+            limited.try_add(30).unwrap();
+            line
+        });
+        assert_eq!(dropped, [(0, 30, Some(line))]);
+        let (dropped, _) = seen(&|| {
+            let (counter, lazy, events) = (Counter::new(0).unwrap(), LazyCounter::new(3), EventCounter::new().unwrap());
+            counter.add(31);
+            counter.add(-31);
+            lazy.sub(3);
+            events.inc();
+            0
+        });
+        assert_eq!(dropped, []);
     });
 }
 

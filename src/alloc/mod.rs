@@ -54,7 +54,7 @@ pub use error::{AllocError, AllocFlags};
 #[cfg(feature = "paged")]
 pub use paged::{Paged, PagedError, PagedFailure, Paging};
 #[cfg(feature = "robust")]
-pub(crate) use robust::report_dropped_value;
+pub(crate) use robust::report_dropped_values;
 #[cfg(feature = "robust")]
 pub use robust::{LiveObject, TraceEvent, TraceKind, for_each_live, set_trace};
 #[cfg(feature = "alloc")]

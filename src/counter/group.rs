@@ -77,9 +77,7 @@ impl SlotsAddress {
     /// Tells the trace hook of values that are lost with their counters.
     #[cfg(feature = "robust")]
     pub(super) fn report_values(self, values: impl Iterator<Item = i64>) {
-        for (index, value) in values.enumerate().filter(|&(_, value)| value != 0) {
-            alloc::report_dropped_value(self.get(), index, value);
-        }
+        alloc::report_dropped_values(Some(self.get()), values);
     }
 }
 
@@ -214,3 +212,52 @@ pub(super) fn max_error(bounds: RangeInclusive<i64>, read: i64) -> u64 {
 
 /// Bounds for the contexts that nest in most kernels.
 pub(super) const DEFAULT_NESTING: u32 = NESTING;
+
+#[cfg(all(test, feature = "host"))]
+mod tests {
+    use super::*;
+    use crate::cpu::CpuId;
+    use crate::host::Machine;
+    use crate::pin;
+
+    /// A slot keeps 63 bits, which the largest adds fill in 2^30 times.
+    #[test]
+    fn a_slot_that_wraps_loses_nothing() {
+        // SAFETY: the unit tests touch per-CPU data inside `run` only.
+        let machine = unsafe { Machine::boot(2) }.expect("the machine boots");
+        machine.run(1, |_| {
+            let batch = Batch::MAX;
+            let amount = batch.get() as i64 - 1;
+            for (near_the_end, amount) in [((1 << 62) - 3 * amount, amount), (3 * amount - (1 << 62), -amount)] {
+                let address = SlotsAddress::allocate(1, AllocFlags::PROCESS).expect("there is room");
+                // SAFETY: a new slot.
+                let mut counter = unsafe { Group::new(address, [Shared::new(0)], batch) };
+                counter.add(0, 0);
+                // As after so many adds.
+                // SAFETY: there is such a slot.
+                let slot = unsafe { counter.slots().slot_on(CpuId::BOOT, 0) };
+                let tagged = slot.load(core::sync::atomic::Ordering::Relaxed);
+                slot.store(tagged + (near_the_end << 1), core::sync::atomic::Ordering::Relaxed);
+                counter.shared()[0].post(batch.crossed(tagged, tagged + (near_the_end << 1)));
+                let mut value = near_the_end;
+                assert_eq!(counter.sum(0), value);
+                for nr in 0..8 {
+                    match nr % 2 {
+                        0 => counter.add(0, amount),
+                        // SAFETY: the thread is this CPU until it ends.
+                        _ => unsafe { pin::assume_pinned(|pin| counter.add_pinned(pin, 0, amount)) },
+                    }
+                    value += amount;
+                    assert_eq!(counter.sum(0), value, "after {nr} more adds of {amount}");
+                    let mut sums = [0];
+                    counter.sum_into(&mut sums);
+                    assert_eq!(sums, [value]);
+                    assert!(counter.bounds(0, NESTING).contains(&value));
+                }
+                counter.set(0, 0);
+                // SAFETY: it is not used any more.
+                unsafe { counter.free() };
+            }
+        });
+    }
+}

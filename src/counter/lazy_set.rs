@@ -425,6 +425,9 @@ impl<const N: usize, P> Drop for LazyCounterSet<N, P> {
             #[cfg(feature = "robust")]
             SlotsAddress::from_ptr(*self.address.get_mut()).report_values(self.sum_all().into_iter());
             self.free();
+        } else {
+            #[cfg(feature = "robust")]
+            crate::alloc::report_dropped_values(None, self.sum_all().into_iter());
         }
     }
 }

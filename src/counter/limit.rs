@@ -241,6 +241,8 @@ impl LimitCounter {
 
 impl Drop for LimitCounter {
     fn drop(&mut self) {
+        #[cfg(feature = "robust")]
+        self.credits.report_values(core::iter::once(self.value() as i64));
         // SAFETY: nobody uses the object any more; zero on the CPUs that had credit, so on all.
         unsafe {
             self.slots().clean(1);

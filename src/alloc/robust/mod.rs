@@ -166,7 +166,7 @@ pub(super) fn note_allocated(handle: NonZeroUsize, size_bytes: usize, align_byte
     let noted = if flags.contains(AllocFlags::LOCK) { Some(super::CENTRAL.with(note)) } else { try_for(MOMENT_CYCLES, note) };
     match noted {
         Some(Ok(())) => {
-            trace(TraceKind::Allocated, handle, size_bytes, call.site);
+            trace(TraceKind::Allocated, Some(handle), size_bytes, Some(call.site));
             true
         }
         Some(Err(misuse)) => misuse.report(),
@@ -187,7 +187,7 @@ pub(super) fn note_freed(handle: NonZeroUsize, size_bytes: usize, align_bytes: u
     if let Some(Err(misuse)) = noted {
         misuse.report();
     }
-    trace(TraceKind::Freed, handle, size_bytes, call.site);
+    trace(TraceKind::Freed, Some(handle), size_bytes, Some(call.site));
     noted.is_none().then_some(call)
 }
 
@@ -306,15 +306,23 @@ pub fn for_each_live(mut visit: impl FnMut(LiveObject)) {
     }
 }
 
-/// Tells the hook that a counter is dropped with a value.
-pub(crate) fn report_dropped_value(handle: NonZeroUsize, index: usize, value: i64) {
-    let look_up = |block: &mut Block| {
-        let index = index_in(block, handle)?;
-        Some((block.record.size_bytes(index), block.record.allocated_at(index)?))
-    };
-    let known = try_for(MOMENT_CYCLES, |central| central.with_block_of(handle, look_up)).flatten().flatten();
-    let (size_bytes, at) = known.unwrap_or((0, Location::caller()));
-    trace(TraceKind::ValueDropped { index, value }, handle, size_bytes, at);
+/// Tells the hook of the values that a counter or a set of them, which may have an object, is dropped with.
+pub(crate) fn report_dropped_values(handle: Option<NonZeroUsize>, values: impl Iterator<Item = i64>) {
+    let mut dropped = values.enumerate().filter(|&(_, value)| value != 0).peekable();
+    if dropped.peek().is_none() {
+        return;
+    }
+    let known = handle.and_then(|handle| {
+        let look_up = |block: &mut Block| {
+            let index = index_in(block, handle)?;
+            Some((block.record.size_bytes(index), block.record.allocated_at(index)))
+        };
+        try_for(MOMENT_CYCLES, |central| central.with_block_of(handle, look_up)).flatten().flatten()
+    });
+    let (size_bytes, at) = known.unwrap_or((0, None));
+    for (index, value) in dropped {
+        trace(TraceKind::ValueDropped { index, value }, handle, size_bytes, at);
+    }
 }
 
 #[cfg(all(test, feature = "host"))]

@@ -12,12 +12,12 @@ use super::Site;
 pub struct TraceEvent {
     /// What happened to the object.
     pub kind: TraceKind,
-    /// Its handle.
-    pub handle: NonZeroUsize,
+    /// Its handle; a lazy counter that is not promoted has none.
+    pub handle: Option<NonZeroUsize>,
     /// Its size as it was asked for, in bytes.
     pub size_bytes: usize,
-    /// Where that happened; of [`TraceKind::ValueDropped`], where the object was allocated.
-    pub at: &'static Location<'static>,
+    /// Where that happened; of [`TraceKind::ValueDropped`], where the object was allocated, if that is known.
+    pub at: Option<&'static Location<'static>>,
 }
 
 /// What happened to an object.
@@ -28,7 +28,7 @@ pub enum TraceKind {
     Allocated,
     /// It is about to be freed.
     Freed,
-    /// It is a counter or a set of them, of which one is dropped that is not zero. That is legal, and often a fault.
+    /// It is a counter or a set of them, other than of events, of which one is dropped that is not zero. That is legal, and often a fault.
     ValueDropped {
         /// Its place in the set.
         index: usize,
@@ -45,7 +45,7 @@ pub fn set_trace(hook: Option<fn(TraceEvent)>) {
     TRACE.store(hook.map_or(core::ptr::null_mut(), |hook| hook as *mut ()), Ordering::Release);
 }
 
-pub(super) fn trace(kind: TraceKind, handle: NonZeroUsize, size_bytes: usize, at: Site) {
+pub(super) fn trace(kind: TraceKind, handle: Option<NonZeroUsize>, size_bytes: usize, at: Option<Site>) {
     let hook = TRACE.load(Ordering::Acquire);
     if !hook.is_null() {
         // SAFETY: `set_trace` stores null or such a function.
