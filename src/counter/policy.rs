@@ -17,7 +17,39 @@ pub enum Verdict {
 
 /// Decides when a lazy counter is promoted. Each counter or set has a policy of its own, so it can keep a state.
 ///
-/// `observe` is called after each add that went to the inline words, in the adder's context, which may be an NMI, and by several CPUs at the same time.
+/// `observe` is called after each add that went to the inline words, in the adder's context, which may be an NMI, and by several CPUs at the same
+/// time. What it costs is added to each of these adds, so it better writes nothing that other CPUs read while the counter stays on one. It
+/// must not lock, and not add to the counter that it decides on.
+///
+/// A policy that promotes after 1,000 adds, wherever they are:
+///
+/// ```
+/// use core::sync::atomic::{AtomicU32, Ordering};
+/// use pcpu::{AllocFlags, Batch, LazyCounter, PromotionPolicy, Verdict};
+///
+/// struct Often(AtomicU32);
+///
+/// impl PromotionPolicy for Often {
+///     const NEW: Self = Often(AtomicU32::new(0));
+///
+///     fn observe(&self) -> Verdict {
+///         if self.0.fetch_add(1, Ordering::Relaxed) == 999 { Verdict::Promote } else { Verdict::Stay }
+///     }
+/// }
+///
+/// # // SAFETY: only threads of the machine's touch per-CPU data.
+/// # let machine = unsafe { pcpu::host::Machine::boot(2) }.unwrap();
+/// # machine.run(1, |_| {
+/// let pages = LazyCounter::with(0, Batch::DEFAULT, Often::NEW);
+/// (0..999).for_each(|_| pages.inc());
+/// assert!(!pages.is_promoted());
+/// // The CPU has slots in stock from here on, so that the add can take some.
+/// drop(pcpu::Counter::new(0)?);
+/// pages.inc();
+/// assert!(pages.is_promoted());
+/// assert_eq!(pages.sum(), 1000);
+/// # Ok::<(), pcpu::AllocError>(()) }).into_iter().collect::<Result<(), _>>().unwrap();
+/// ```
 pub trait PromotionPolicy {
     /// The state of a counter to which nothing was added.
     const NEW: Self;
