@@ -3,8 +3,9 @@
 use core::cmp::Ordering;
 use core::num::NonZeroUsize;
 use core::ops::RangeInclusive;
+use core::ptr::NonNull;
 
-use super::shared::{Batch, Line, NESTING, Shared};
+use super::shared::{Batch, Down, Line, NESTING, Rounding, Shared};
 use super::slots::{self, Slots};
 use crate::alloc::{self, AllocError, AllocFlags};
 use crate::cpu_mask::CpuMask;
@@ -13,9 +14,10 @@ use crate::var::TemplateCell;
 
 /// Where slots lie in template space.
 ///
-/// A pointer, since the address of a static variable is not a number before the image is linked.
+/// A pointer, since the address of a static variable is not a number before the image is linked; not null, which leaves room for the error
+/// in the result of a constructor.
 #[derive(Clone, Copy)]
-pub(super) struct SlotsAddress(*const ());
+pub(super) struct SlotsAddress(NonNull<()>);
 
 // SAFETY: an address, which is used through GS and with other CPUs' deltas.
 unsafe impl Send for SlotsAddress {}
@@ -25,7 +27,8 @@ unsafe impl Sync for SlotsAddress {}
 impl SlotsAddress {
     /// That of a static variable.
     pub(super) const fn of_static<S>(slots: &'static TemplateCell<S>) -> Self {
-        SlotsAddress((&raw const *slots).cast())
+        // SAFETY: of a static.
+        SlotsAddress(unsafe { NonNull::new_unchecked((&raw const *slots).cast_mut().cast()) })
     }
 
     /// That of an object which is all zero.
@@ -34,22 +37,28 @@ impl SlotsAddress {
     pub(super) fn allocate(nr: usize, flags: AllocFlags) -> Result<Self, AllocError> {
         let (size_bytes, align_bytes) = slots::layout(nr);
         let address = alloc::allocate(size_bytes, align_bytes, flags)?;
-        Ok(SlotsAddress(core::ptr::without_provenance(address.get())))
+        Ok(SlotsAddress(NonNull::without_provenance(address)))
     }
 
     /// From what [`as_ptr`](Self::as_ptr) returned.
-    pub(super) const fn from_ptr(address: *const ()) -> Self {
-        SlotsAddress(address)
+    ///
+    /// # Safety
+    ///
+    /// It is not null.
+    pub(super) const unsafe fn from_ptr(address: *mut ()) -> Self {
+        // SAFETY: the caller's promise.
+        SlotsAddress(unsafe { NonNull::new_unchecked(address) })
     }
 
-    pub(super) fn as_ptr(self) -> *const () {
-        self.0
+    pub(super) fn as_ptr(self) -> *mut () {
+        self.0.as_ptr()
     }
 
     #[inline(always)]
     fn get(self) -> NonZeroUsize {
-        // SAFETY: neither objects nor statics lie at address 0.
-        unsafe { NonZeroUsize::new_unchecked(self.0 as usize) }
+        // Not `addr`, which is for pointers to memory: this one is used with other CPUs' deltas.
+        // SAFETY: not null.
+        unsafe { NonZeroUsize::new_unchecked(self.0.as_ptr() as usize) }
     }
 
     /// The slots that lie there.
@@ -58,7 +67,7 @@ impl SlotsAddress {
     ///
     /// As for [`Slots::new`].
     #[inline(always)]
-    pub(super) unsafe fn slots(self, touched: &CpuMask) -> Slots<'_> {
+    pub(super) unsafe fn slots<R: Rounding>(self, touched: &CpuMask) -> Slots<'_, R> {
         // SAFETY: the caller's promise.
         unsafe { Slots::new(self.get(), touched) }
     }
@@ -68,6 +77,7 @@ impl SlotsAddress {
     /// # Safety
     ///
     /// It came from `allocate` with that number, and nobody uses it any more.
+    #[inline]
     pub(super) unsafe fn free_clean(self, nr: usize) {
         let (size_bytes, align_bytes) = slots::layout(nr);
         // SAFETY: the caller's promise.
@@ -103,7 +113,7 @@ impl<S> Group<S> {
 
 impl<S: AsRef<[Shared]>> Group<S> {
     #[inline(always)]
-    fn slots(&self) -> Slots<'_> {
+    fn slots(&self) -> Slots<'_, Down> {
         // SAFETY: the object or static is this group's alone, and so is the mask.
         unsafe { self.address.slots(&self.touched) }
     }
@@ -132,9 +142,10 @@ impl<S: AsRef<[Shared]>> Group<S> {
 
     #[inline(always)]
     pub(super) fn add_pinned(&self, pin: Pinned<'_>, index: usize, amount: i64) {
-        let shared = &self.shared()[index];
+        let shared = self.shared();
+        let own = &shared[index];
         if self.batch.is_large(amount) {
-            return shared.add_to_base(amount);
+            return own.add_to_base(amount);
         }
         // SAFETY: there is a slot for each element of `shared`.
         unsafe { self.slots().add_pinned(pin, index, amount, self.batch, shared) };
@@ -166,11 +177,24 @@ impl<S: AsRef<[Shared]>> Group<S> {
     }
 
     pub(super) fn bounds(&self, index: usize, nesting: u32) -> RangeInclusive<i64> {
-        self.shared()[index].bounds(self.batch, nesting, || 0, || self.touched.nr_cpus())
+        self.shared()[index].bounds::<Down>(self.batch, nesting, || 0, || self.touched.nr_cpus())
     }
 
     pub(super) fn set(&self, index: usize, value: i64) {
         self.shared()[index].add_to_base(value.wrapping_sub(self.sum(index)));
+    }
+}
+
+impl<const N: usize> Group<[Shared; N]> {
+    /// All sums, with one pass over the CPUs that wrote.
+    #[inline]
+    pub(super) fn sum_all(&self) -> [i64; N] {
+        // SAFETY: there is a slot for each element of `shared`.
+        let slots = unsafe { self.slots().sum_all::<N>() };
+        core::array::from_fn(|index| {
+            let shared = &self.shared()[index];
+            shared.base().wrapping_add(shared.total_of_slots(slots[index]))
+        })
     }
 }
 
@@ -238,7 +262,7 @@ mod tests {
                 let slot = unsafe { counter.slots().slot_on(CpuId::BOOT, 0) };
                 let tagged = slot.load(core::sync::atomic::Ordering::Relaxed);
                 slot.store(tagged + (near_the_end << 1), core::sync::atomic::Ordering::Relaxed);
-                counter.shared()[0].post(batch.crossed(tagged, tagged + (near_the_end << 1)));
+                counter.shared()[0].post(batch.crossed::<Down>(tagged, tagged + (near_the_end << 1)));
                 let mut value = near_the_end;
                 assert_eq!(counter.sum(0), value);
                 for nr in 0..8 {

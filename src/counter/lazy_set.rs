@@ -20,7 +20,7 @@ use super::group::{self, SlotsAddress};
 use super::index::CounterIndex;
 use super::policy::{CpuChanges, PromotionPolicy, Verdict};
 use super::registry::{FAILED_PROMOTIONS, PROMOTIONS};
-use super::shared::{Batch, Line, Shared};
+use super::shared::{Batch, Line, Nearest, Shared};
 use super::slots::Slots;
 use crate::alloc::{AllocError, AllocFlags};
 use crate::cpu_mask::CpuMask;
@@ -83,7 +83,7 @@ const CLAIMED: *mut () = ptr::without_provenance_mut(2);
 /// What a promoted set has.
 #[derive(Clone, Copy)]
 struct Promoted<'a, const N: usize> {
-    slots: Slots<'a>,
+    slots: Slots<'a, Nearest>,
     shared: &'a [Shared; N],
 }
 
@@ -122,7 +122,7 @@ impl<const N: usize, P> LazyCounterSet<N, P> {
         if address.addr() <= CLAIMED.addr() {
             return None;
         }
-        // SAFETY: an object with `N` slots, and shared words that were written before it was published, until `&mut self` takes them away;
+        // SAFETY: not null; an object with `N` slots, and shared words that were written before it was published, until `&mut self` takes them away;
         // the mask is theirs.
         unsafe {
             Some(Promoted { slots: SlotsAddress::from_ptr(address).slots(&self.touched), shared: (*self.shared.0.get()).assume_init_ref() })
@@ -159,7 +159,7 @@ impl<const N: usize, P> LazyCounterSet<N, P> {
         }
         // SAFETY: claimed, so this context alone touches it until it is published.
         unsafe { (*self.shared.0.get()).write([const { Shared::new(0) }; N]) };
-        self.address.store(address.as_ptr().cast_mut(), MemoryOrdering::Release);
+        self.address.store(address.as_ptr(), MemoryOrdering::Release);
         PROMOTIONS.inc();
         Ok(())
     }
@@ -247,9 +247,8 @@ impl<const N: usize, P> LazyCounterSet<N, P> {
     pub fn sum_all(&self) -> [i64; N] {
         let inline = self.inline.each_ref().map(|word| word.load(MemoryOrdering::Relaxed));
         let Some(Promoted { slots, shared }) = self.promoted() else { return inline };
-        let mut sums = [0; N];
         // SAFETY: there are `N` slots.
-        unsafe { slots.sum_each(&mut sums) };
+        let sums = unsafe { slots.sum_all::<N>() };
         core::array::from_fn(|index| {
             let total = shared[index].total_of_slots(sums[index]);
             inline[index].wrapping_add(shared[index].base()).wrapping_add(total)
@@ -276,7 +275,7 @@ impl<const N: usize, P> LazyCounterSet<N, P> {
                 let value = inline();
                 value..=value
             }
-            Some(Promoted { shared, .. }) => shared[index].bounds(self.batch, nesting, inline, || self.touched.nr_cpus()),
+            Some(Promoted { shared, .. }) => shared[index].bounds::<Nearest>(self.batch, nesting, inline, || self.touched.nr_cpus()),
         }
     }
 
@@ -314,12 +313,19 @@ impl<const N: usize, P> LazyCounterSet<N, P> {
         }
     }
 
+    /// Where the slots of a promoted set are.
+    fn slots_address(&mut self) -> SlotsAddress {
+        debug_assert!(self.is_promoted());
+        // SAFETY: no state before that is an object's address, which is not null.
+        unsafe { SlotsAddress::from_ptr(*self.address.get_mut()) }
+    }
+
     /// Gives the slots of a promoted set away, with what is in them.
     fn free(&mut self) {
-        let address = SlotsAddress::from_ptr(*self.address.get_mut());
+        let address = self.slots_address();
         // SAFETY: promotion allocated `N` slots there; nobody else uses them, since `self` is borrowed for this alone.
         unsafe {
-            address.slots(&self.touched).clean(N);
+            address.slots::<Nearest>(&self.touched).clean(N);
             self.touched.clear();
             address.free_clean(N);
         }
@@ -375,9 +381,9 @@ impl<const N: usize, P: PromotionPolicy> LazyCounterSet<N, P> {
 
     #[inline(never)]
     fn add_promoted_pinned(&self, pin: Pinned<'_>, Promoted { slots, shared }: Promoted<'_, N>, index: usize, amount: i64) {
-        let shared = &shared[index];
+        let own = &shared[index];
         if self.batch.is_large(amount) {
-            return shared.add_to_base(amount);
+            return own.add_to_base(amount);
         }
         // SAFETY: there is a slot for each element of `shared`.
         unsafe { slots.add_pinned(pin, index, amount, self.batch, shared) };
@@ -423,7 +429,7 @@ impl<const N: usize, P> Drop for LazyCounterSet<N, P> {
     fn drop(&mut self) {
         if self.is_promoted() {
             #[cfg(feature = "robust")]
-            SlotsAddress::from_ptr(*self.address.get_mut()).report_values(self.sum_all().into_iter());
+            self.slots_address().report_values(self.sum_all().into_iter());
             self.free();
         } else {
             #[cfg(feature = "robust")]

@@ -13,7 +13,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicI64, Ordering};
 
 use super::group::SlotsAddress;
-use super::shared::{Batch, Line};
+use super::shared::{Batch, Down, Line};
 use super::slots::Slots;
 use crate::alloc::{AllocError, AllocFlags};
 use crate::cpu::CpuId;
@@ -108,7 +108,7 @@ impl LimitCounter {
     }
 
     #[inline(always)]
-    fn slots(&self) -> Slots<'_> {
+    fn slots(&self) -> Slots<'_, Down> {
         // SAFETY: the object is this counter's alone, and so is the mask.
         unsafe { self.credits.slots(&self.touched) }
     }

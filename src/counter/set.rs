@@ -65,7 +65,7 @@ impl<const N: usize> CounterSet<N> {
         const { assert!(N > 0, "a set has counters") };
         let address = SlotsAddress::allocate(N, flags)?;
         // SAFETY: `N` new slots.
-        Ok(CounterSet(unsafe { Group::new(address, Shared::new_each(initial), batch) }))
+        Ok(CounterSet(unsafe { Group::new(address, initial.map(Shared::new), batch) }))
     }
 
     /// A static set; for [`counters!`](crate::counters).
@@ -190,9 +190,7 @@ impl<const N: usize> CounterSet<N> {
     /// All exact values, with one pass over the CPUs that wrote.
     #[inline]
     pub fn sum_all(&self) -> [i64; N] {
-        let mut sums = [0; N];
-        self.0.sum_into(&mut sums);
-        sums
+        self.0.sum_all()
     }
 
     /// Between which numbers one counter's value is, as [`Counter::bounds`](crate::Counter::bounds). O(1).

@@ -2,9 +2,9 @@
 //!
 //! # Protocol
 //!
-//! The slots' running totals are what counts; the words here serve reads that do not visit the CPUs. When an add takes its slot across a
-//! multiple of the batch, that multiple is *posted*: added to `posted`. So, once all adds have finished, `posted` is the sum of the slots,
-//! each rounded down to the batch.
+//! The slots' running totals are what counts; the words here serve reads that do not visit the CPUs. When an add takes its slot's total to
+//! where it is rounded to another multiple of the batch, the difference is *posted*: added to `posted`. So, once all adds have finished,
+//! `posted` is the sum of the slots, each [rounded](Rounding) to the batch.
 //!
 //! An add that is about to cross and may be preempted, for how long nobody knows, says so before and after: `begun` is stepped before
 //! it writes to the slot and `done` after it has posted. A reader that reads `done` first and `begun` last knows how many postings it may
@@ -51,15 +51,16 @@ impl Batch {
         (amount as u64).wrapping_add(self.low_bits >> 1) >= self.low_bits
     }
 
-    /// Whether a slot's change takes its running total across a multiple.
+    /// Whether a slot's change takes its running total to another multiple.
     #[inline(always)]
-    pub(super) fn is_crossed(self, before: i64, after: i64) -> bool {
-        (before ^ after) as u64 > self.low_bits
+    pub(super) fn is_crossed<R: Rounding>(self, before: i64, after: i64) -> bool {
+        let raised = |slot: i64| slot.wrapping_add(R::below(self) << 1);
+        (raised(before) ^ raised(after)) as u64 > self.low_bits
     }
 
     /// The multiples that lie between a slot's running totals.
-    pub(super) fn crossed(self, before: i64, after: i64) -> i64 {
-        let rounded = |slot: i64| slot & !self.low_bits as i64;
+    pub(super) fn crossed<R: Rounding>(self, before: i64, after: i64) -> i64 {
+        let rounded = |slot: i64| slot.wrapping_add(R::below(self) << 1) & !self.low_bits as i64;
         rounded(after).wrapping_sub(rounded(before)) >> 1
     }
 }
@@ -80,6 +81,37 @@ impl fmt::Debug for Batch {
 impl defmt::Format for Batch {
     fn format(&self, f: defmt::Formatter<'_>) {
         defmt::write!(f, "Batch({=u64})", self.get());
+    }
+}
+
+/// Which running totals are rounded to which multiple of the batch.
+pub(super) trait Rounding: Copy {
+    /// How far below a multiple the totals begin that are rounded to it: less than the batch.
+    fn below(batch: Batch) -> i64;
+}
+
+/// Down: for counters that are used from their beginning. Most of them are never below zero on the CPU that made them, and a total that goes up
+/// from zero and comes back is posted least.
+#[derive(Clone, Copy)]
+pub(super) enum Down {}
+
+impl Rounding for Down {
+    #[inline(always)]
+    fn below(_: Batch) -> i64 {
+        0
+    }
+}
+
+/// To the nearest: for counters whose slots come in the middle of a life. Their totals go up and down around zero, which must not be a place
+/// where each step is posted.
+#[derive(Clone, Copy)]
+pub(super) enum Nearest {}
+
+impl Rounding for Nearest {
+    #[inline(always)]
+    fn below(batch: Batch) -> i64 {
+        // Half a batch.
+        (batch.low_bits / 4 + 1) as i64
     }
 }
 
@@ -157,7 +189,7 @@ impl Shared {
     /// Between which numbers the value is, where `inline` is a further part of it that is exact.
     ///
     /// `nr_touched` tells how many CPUs wrote, and is asked last.
-    pub(super) fn bounds(
+    pub(super) fn bounds<R: Rounding>(
         &self,
         batch: Batch,
         nesting: u32,
@@ -169,18 +201,21 @@ impl Shared {
         let value = base.wrapping_add(self.posted.load(Ordering::Acquire));
         let nr_in_flight = i64::from(self.begun.load(Ordering::Acquire).wrapping_sub(done));
         let nr_touched = nr_touched() as i64;
-        let below = batch.get() as i64 - 1;
-        let in_flight = nr_in_flight.saturating_mul(below + 1);
-        let for_each_cpu = |nr: u32| nr_touched.saturating_mul(below).saturating_mul(i64::from(nr)).saturating_add(in_flight);
-        value.saturating_sub(for_each_cpu(nesting.saturating_sub(1)))..=value.saturating_add(for_each_cpu(nesting.max(1)))
+        let in_flight = nr_in_flight.saturating_mul(batch.get() as i64);
+        // Of one CPU: what its total is over what it was rounded to, and for each add that was interrupted the same, up or down.
+        let rest_below = R::below(batch);
+        let rest_above = batch.get() as i64 - 1 - rest_below;
+        let nested = (batch.get() as i64 - 1).saturating_mul(i64::from(nesting.max(1) - 1));
+        let of_all = |of_one: i64| nr_touched.saturating_mul(of_one).saturating_add(in_flight);
+        value.saturating_sub(of_all(nested.saturating_add(rest_below)))..=value.saturating_add(of_all(nested.saturating_add(rest_above)))
     }
 }
 
 /// Of the numbers that are `sum` but for a multiple of 2^63, the nearest to `posted`.
 #[inline]
 fn nearest(sum: i64, posted: i64) -> i64 {
-    let is_far = sum.wrapping_sub(posted).unsigned_abs() > 1 << 62;
-    sum ^ (i64::from(is_far) << 63)
+    // What it is off by has 63 bits, the highest of which is its sign.
+    posted.wrapping_add(sum.wrapping_sub(posted) << 1 >> 1)
 }
 
 /// Keeps the words that postings write out of the line that every add reads.
@@ -192,16 +227,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_posted_is_the_running_total_rounded_down_to_the_batch() {
-        let batch = Batch::new(8).unwrap();
-        let slot = |total: i64| total << 1 | 1;
-        let (mut total, mut posted) = (0i64, 0i64);
-        for amount in [1, 7, -1, -7, -1, 5, 3, 7, 7, -7, -7, -7, -7, 1] {
-            let (before, after) = (slot(total), slot(total + amount));
-            assert_eq!(batch.is_crossed(before, after), batch.crossed(before, after) != 0);
-            posted += batch.crossed(before, after);
-            total += amount;
-            assert_eq!(posted, total.div_euclid(8) * 8, "after {amount} to {total}");
+    fn what_is_posted_is_the_running_total_rounded_to_the_batch() {
+        fn is_rounded<R: Rounding>(below: i64) {
+            let batch = Batch::new(8).unwrap();
+            let slot = |total: i64| total << 1 | 1;
+            let (mut total, mut posted) = (0i64, 0i64);
+            for amount in [1, 7, -1, -7, -1, 5, 3, 7, 7, -7, -7, -7, -7, 1] {
+                let (before, after) = (slot(total), slot(total + amount));
+                assert_eq!(batch.is_crossed::<R>(before, after), batch.crossed::<R>(before, after) != 0);
+                posted += batch.crossed::<R>(before, after);
+                total += amount;
+                assert_eq!(posted, (total + below).div_euclid(8) * 8, "after {amount} to {total}");
+            }
+        }
+        is_rounded::<Down>(0);
+        is_rounded::<Nearest>(4);
+    }
+
+    #[test]
+    fn half_a_batch_is_half_a_batch() {
+        for batch in [2, 4, 32, 1 << 32] {
+            assert_eq!(Nearest::below(Batch::new(batch).unwrap()) as u64, batch / 2);
         }
     }
 
@@ -243,7 +289,7 @@ mod tests {
     #[test]
     fn bounds_at_the_ends_of_i64_do_not_overflow() {
         for initial in [i64::MAX, i64::MIN] {
-            let bounds = Shared::new(initial).bounds(Batch::MAX, u32::MAX, || 0, || 4096);
+            let bounds = Shared::new(initial).bounds::<Nearest>(Batch::MAX, u32::MAX, || 0, || 4096);
             assert!(bounds.contains(&initial));
         }
     }

@@ -5,7 +5,7 @@
 //! * A slot is its CPU's running total, shifted left by one; it never moves anywhere, so a sum is the base plus the slots, without a lock.
 //! * Bit 0 of a slot, the *tag*, means "this CPU is in the mask". Whoever finds a slot without it puts its CPU into the mask and then sets
 //!   that CPU's tag, by a LOCKed `or` at its absolute address, which changes no value wherever the caller is by then. All else that
-//!   writes to a slot is an unlocked instruction through GS, also the tag of a caller that is pinned; one that meets the LOCKed `or` may
+//!   writes to a slot is an unlocked instruction through GS, also the tags of a caller that is pinned; one that meets the LOCKed `or` may
 //!   undo the tag, and then the next add sets it once more.
 //! * An add that may be preempted writes to tagged slots only, by a compare-exchange. So what it adds is in a slot of a CPU in the mask,
 //!   wherever it is moved in between.
@@ -13,12 +13,13 @@
 //!   has finished, a sum may miss it.
 //! * Only the CPUs in the mask are visited by a sum and by the clean-up.
 
+use core::marker::PhantomData;
 use core::num::NonZeroUsize;
 use core::ptr;
 use core::slice;
 use core::sync::atomic::{AtomicI64, Ordering};
 
-use super::shared::{Batch, Shared};
+use super::shared::{Batch, Rounding, Shared};
 use crate::area;
 use crate::cpu::CpuId;
 use crate::cpu_mask::CpuMask;
@@ -27,6 +28,8 @@ use crate::pin::Pinned;
 use crate::var::Var;
 
 const TAG: i64 = 1;
+
+const SLOTS_IN_LINE: usize = area::LINE_BYTES / size_of::<i64>();
 
 /// What `nr` slots need on each CPU, in bytes, and their alignment: up to eight lie in one line.
 pub(super) const fn layout(nr: usize) -> (usize, usize) {
@@ -45,22 +48,23 @@ impl<const N: usize> SlotLines<N> {
     pub const ZERO: Self = SlotLines([0; N]);
 }
 
-/// Adjacent slots on every possible CPU, and the CPUs that wrote to them.
+/// Adjacent slots on every possible CPU, the CPUs that wrote to them, and how their totals are rounded.
 #[derive(Clone, Copy)]
-pub(super) struct Slots<'a> {
+pub(super) struct Slots<'a, R> {
     /// In template space.
     address: usize,
     touched: &'a CpuMask,
+    rounding: PhantomData<R>,
 }
 
-impl<'a> Slots<'a> {
+impl<'a, R: Rounding> Slots<'a, R> {
     /// # Safety
     ///
     /// Slots lie at that address on every possible CPU for as long as this lives, all of whose users have the same mask; they were zero
     /// when the mask was empty.
     #[inline(always)]
     pub(super) unsafe fn new(address: NonZeroUsize, touched: &'a CpuMask) -> Self {
-        Slots { address: address.get(), touched }
+        Slots { address: address.get(), touched, rounding: PhantomData }
     }
 
     /// # Safety
@@ -118,7 +122,7 @@ impl<'a> Slots<'a> {
         let slot = unsafe { self.slot(index) };
         let old = slot.get();
         let new = old.wrapping_add(amount << 1);
-        if old & TAG == 0 || batch.is_crossed(old, new) || slot.compare_exchange(old, new).is_err() {
+        if old & TAG == 0 || batch.is_crossed::<R>(old, new) || slot.compare_exchange(old, new).is_err() {
             // SAFETY: the caller's promise.
             unsafe { self.add_slowly(index, amount, batch, shared) };
         }
@@ -141,8 +145,8 @@ impl<'a> Slots<'a> {
             }
             let new = old.wrapping_add(amount << 1);
             let write = || slot.compare_exchange(old, new).is_ok();
-            let added = match batch.is_crossed(old, new) {
-                true => shared.post_announced(|| write().then(|| batch.crossed(old, new))),
+            let added = match batch.is_crossed::<R>(old, new) {
+                true => shared.post_announced(|| write().then(|| batch.crossed::<R>(old, new))),
                 false => write(),
             };
             if added {
@@ -155,9 +159,9 @@ impl<'a> Slots<'a> {
     ///
     /// # Safety
     ///
-    /// There is such a slot.
+    /// There is such a slot, of as many as `shared` has elements.
     #[inline(always)]
-    pub(super) unsafe fn add_pinned(self, _: Pinned<'_>, index: usize, amount: i64, batch: Batch, shared: &Shared) {
+    pub(super) unsafe fn add_pinned(self, _: Pinned<'_>, index: usize, amount: i64, batch: Batch, shared: &[Shared]) {
         // SAFETY: the caller's promise.
         let new = unsafe { self.slot(index) }.add_return(amount << 1);
         let old = new.wrapping_sub(amount << 1);
@@ -165,35 +169,38 @@ impl<'a> Slots<'a> {
             // SAFETY: the caller's promise.
             return unsafe { self.finish_first(index, (old, new), batch, shared) };
         }
-        if batch.is_crossed(old, new) {
-            shared.post(batch.crossed(old, new));
+        if batch.is_crossed::<R>(old, new) {
+            shared[index].post(batch.crossed::<R>(old, new));
         }
     }
 
-    /// The same for a caller that stays on its CPU.
+    /// The same for a caller that stays on its CPU, which tags all slots of the line: who adds to one counter of a set soon adds to others.
     ///
     /// # Safety
     ///
-    /// There is such a slot.
-    unsafe fn touch_pinned(self, index: usize) {
+    /// There are `nr` slots, and this is one of them.
+    unsafe fn touch_pinned(self, index: usize, nr: usize) {
         self.touched.insert(CpuId::current());
-        // SAFETY: the caller's promise.
-        unsafe { self.slot(index) }.or(TAG);
+        let first = index - index % SLOTS_IN_LINE;
+        for index in first..nr.min(first + SLOTS_IN_LINE) {
+            // SAFETY: one of `nr`.
+            unsafe { self.slot(index) }.or(TAG);
+        }
     }
 
     /// Finishes a pinned add that found no tag. As a tail call, so that a hit has no registers to save.
     ///
     /// # Safety
     ///
-    /// There is such a slot.
+    /// As for [`add_pinned`](Self::add_pinned).
     #[cold]
     #[inline(never)]
-    unsafe fn finish_first(self, index: usize, (old, new): (i64, i64), batch: Batch, shared: &Shared) {
+    unsafe fn finish_first(self, index: usize, (old, new): (i64, i64), batch: Batch, shared: &[Shared]) {
         // First into the mask, so that whoever sees what is posted sees the CPU too.
         // SAFETY: the caller's promise.
-        unsafe { self.touch_pinned(index) };
-        if batch.is_crossed(old, new) {
-            shared.post(batch.crossed(old, new));
+        unsafe { self.touch_pinned(index, shared.len()) };
+        if batch.is_crossed::<R>(old, new) {
+            shared[index].post(batch.crossed::<R>(old, new));
         }
     }
 
@@ -210,6 +217,24 @@ impl<'a> Slots<'a> {
             sum = sum.wrapping_add(unsafe { self.slot_on(cpu, index) }.load(Ordering::Relaxed) >> 1);
         }
         sum
+    }
+
+    /// The total of each of `N` slots, with one pass over the CPUs touched.
+    ///
+    /// # Safety
+    ///
+    /// There are that many slots.
+    #[inline]
+    pub(super) unsafe fn sum_all<const N: usize>(self) -> [i64; N] {
+        let mut sums = [0i64; N];
+        for cpu in self.touched.iter() {
+            // SAFETY: the caller's promise.
+            let slots = unsafe { self.all_on(cpu, N) };
+            for (sum, slot) in sums.iter_mut().zip(slots) {
+                *sum = sum.wrapping_add(slot.load(Ordering::Relaxed) >> 1);
+            }
+        }
+        sums
     }
 
     /// Adds each slot's total to `sums`, with one pass over the CPUs touched.

@@ -9,6 +9,17 @@
 
 use crate::checker::{Fault, Model, explore};
 
+/// To which multiple of the batch totals are rounded: to those that are up to `below` higher.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Rounding {
+    batch: i8,
+    below: i8,
+}
+
+/// The library's: down, for counters and sets, and to the nearest, for lazy ones.
+const ROUNDINGS: [Rounding; 4] =
+    [Rounding { batch: 2, below: 0 }, Rounding { batch: 4, below: 0 }, Rounding { batch: 2, below: 1 }, Rounding { batch: 4, below: 2 }];
+
 /// How far the value may be from what was posted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Claim {
@@ -21,8 +32,9 @@ struct Claim {
 
 impl Claim {
     /// The library's.
-    const fn of(batch: i8, nesting: i8) -> Self {
-        Claim { below: (nesting - 1) * (batch - 1), above: nesting * (batch - 1), in_flight: batch }
+    const fn of(Rounding { batch, below }: Rounding, nesting: i8) -> Self {
+        let nested = (nesting - 1) * (batch - 1);
+        Claim { below: nested + below, above: nested + batch - 1 - below, in_flight: batch }
     }
 }
 
@@ -102,11 +114,11 @@ struct Reader {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct OneCpu<const NESTING: usize, const TASKS: usize> {
-    batch: i8,
+    rounding: Rounding,
     claim: Claim,
     order: Order,
     announces: bool,
-    /// The slot's total, over a multiple of the batch.
+    /// The slot's total, over what it is rounded to.
     rest: i8,
     /// Whether the CPU is in the mask.
     touched: bool,
@@ -116,9 +128,9 @@ struct OneCpu<const NESTING: usize, const TASKS: usize> {
 }
 
 impl<const NESTING: usize, const TASKS: usize> OneCpu<NESTING, TASKS> {
-    fn new(batch: i8, claim: Claim, order: Order) -> Self {
+    fn new(rounding: Rounding, claim: Claim, order: Order) -> Self {
         OneCpu {
-            batch,
+            rounding,
             claim,
             order,
             announces: true,
@@ -132,11 +144,11 @@ impl<const NESTING: usize, const TASKS: usize> OneCpu<NESTING, TASKS> {
 
     /// How many multiples of the batch an add crosses.
     fn crossed(&self, amount: i8) -> i8 {
-        (self.rest + amount).div_euclid(self.batch)
+        (self.rest + amount + self.rounding.below).div_euclid(self.rounding.batch)
     }
 
     fn small_amounts(&self) -> impl Iterator<Item = i8> {
-        (1 - self.batch..self.batch).filter(|&amount| amount != 0)
+        (1 - self.rounding.batch..self.rounding.batch).filter(|&amount| amount != 0)
     }
 
     /// The adds that wrote to the slot and did not post yet what they crossed.
@@ -154,7 +166,7 @@ impl<const NESTING: usize, const TASKS: usize> OneCpu<NESTING, TASKS> {
 
     /// `value - posted` at this moment, by the choice of the adds in flight.
     fn values(&self) -> Values {
-        let written = self.rest + self.unposted().map(|(_, crossed)| crossed * self.batch).sum::<i8>();
+        let written = self.rest + self.unposted().map(|(_, crossed)| crossed * self.rounding.batch).sum::<i8>();
         self.unposted().fold(1 << (MIDDLE + written), |values, (amount, _)| values | shifted(values, -amount))
     }
 
@@ -179,7 +191,7 @@ impl<const NESTING: usize, const TASKS: usize> OneCpu<NESTING, TASKS> {
 
     /// Writes to the slot.
     fn write(&mut self, amount: i8) {
-        self.rest = (self.rest + amount).rem_euclid(self.batch);
+        self.rest = (self.rest + amount + self.rounding.below).rem_euclid(self.rounding.batch) - self.rounding.below;
         if let Some(reader) = &mut self.reader
             && self.order.lets_all_be_chosen()
         {
@@ -188,7 +200,7 @@ impl<const NESTING: usize, const TASKS: usize> OneCpu<NESTING, TASKS> {
     }
 
     fn post(&mut self, crossed: i8) {
-        let by = -crossed * self.batch;
+        let by = -crossed * self.rounding.batch;
         if let Some(reader) = &mut self.reader
             && self.order.lets_all_be_chosen()
             && !self.order.has_loaded(reader, Load::Posted)
@@ -341,82 +353,87 @@ impl<const NESTING: usize, const TASKS: usize> Model for OneCpu<NESTING, TASKS> 
 const OUTSIDE: Fault = "the value is not within its bounds, whichever adds are counted";
 
 /// By the library's claim.
-fn passes<const NESTING: usize, const TASKS: usize>(batch: i8, order: Order) {
-    let nr_states = explore(OneCpu::<NESTING, TASKS>::new(batch, Claim::of(batch, NESTING as i8), order)).expect("no fault");
-    println!("batch {batch}, {NESTING} contexts, {TASKS} tasks, {order:?}: {nr_states} states");
+fn passes<const NESTING: usize, const TASKS: usize>(rounding: Rounding, order: Order) {
+    let nr_states = explore(OneCpu::<NESTING, TASKS>::new(rounding, Claim::of(rounding, NESTING as i8), order)).expect("no fault");
+    println!("{rounding:?}, {NESTING} contexts, {TASKS} tasks, {order:?}: {nr_states} states");
 }
 
 /// By another claim, made of the library's.
-fn outcome<const NESTING: usize, const TASKS: usize>(batch: i8, claim: impl Fn(Claim) -> Claim) -> Result<usize, Fault> {
-    explore(OneCpu::<NESTING, TASKS>::new(batch, claim(Claim::of(batch, NESTING as i8)), Order::AllAtOnce))
+fn outcome<const NESTING: usize, const TASKS: usize>(rounding: Rounding, claim: impl Fn(Claim) -> Claim) -> Result<usize, Fault> {
+    explore(OneCpu::<NESTING, TASKS>::new(rounding, claim(Claim::of(rounding, NESTING as i8)), Order::AllAtOnce))
 }
 
 #[test]
 fn the_value_is_within_its_bounds_with_pinned_adds_that_nest() {
-    for batch in [2, 4] {
-        passes::<1, 0>(batch, Order::AllAtOnce);
-        passes::<2, 0>(batch, Order::AllAtOnce);
-        passes::<3, 0>(batch, Order::AllAtOnce);
+    for rounding in ROUNDINGS {
+        passes::<1, 0>(rounding, Order::AllAtOnce);
+        passes::<2, 0>(rounding, Order::AllAtOnce);
+        passes::<3, 0>(rounding, Order::AllAtOnce);
     }
 }
 
 #[test]
 fn the_value_is_within_its_bounds_with_adds_that_are_preempted_for_ever() {
-    for batch in [2, 4] {
-        passes::<1, 2>(batch, Order::AllAtOnce);
-        passes::<2, 2>(batch, Order::AllAtOnce);
-        passes::<3, 1>(batch, Order::AllAtOnce);
+    for rounding in ROUNDINGS {
+        passes::<1, 2>(rounding, Order::AllAtOnce);
+        passes::<2, 2>(rounding, Order::AllAtOnce);
+        passes::<3, 1>(rounding, Order::AllAtOnce);
     }
 }
 
 #[test]
 fn words_that_are_loaded_one_by_one_bound_the_value() {
-    passes::<1, 1>(4, Order::DoneFirst);
-    passes::<2, 0>(4, Order::DoneFirst);
-    passes::<1, 2>(2, Order::DoneFirst);
-    passes::<2, 2>(2, Order::DoneFirst);
-    passes::<3, 1>(2, Order::DoneFirst);
+    for rounding in ROUNDINGS {
+        if rounding.batch == 4 {
+            passes::<1, 1>(rounding, Order::DoneFirst);
+            passes::<2, 0>(rounding, Order::DoneFirst);
+        } else {
+            passes::<1, 2>(rounding, Order::DoneFirst);
+            passes::<2, 2>(rounding, Order::DoneFirst);
+            passes::<3, 1>(rounding, Order::DoneFirst);
+        }
+    }
 }
 
 #[test]
 fn the_bounds_of_pinned_adds_are_2d_less_1_times_b_less_1_wide_and_no_narrower_ones_hold() {
-    fn is_tight<const NESTING: usize>(batch: i8) {
-        let claim = Claim::of(batch, NESTING as i8);
-        assert_eq!(claim.below + claim.above, (2 * NESTING as i8 - 1) * (batch - 1));
-        assert_eq!(outcome::<NESTING, 0>(batch, |claim| Claim { below: claim.below - 1, ..claim }), Err(OUTSIDE));
-        assert_eq!(outcome::<NESTING, 0>(batch, |claim| Claim { above: claim.above - 1, ..claim }), Err(OUTSIDE));
+    fn is_tight<const NESTING: usize>(rounding: Rounding) {
+        let claim = Claim::of(rounding, NESTING as i8);
+        assert_eq!(claim.below + claim.above, (2 * NESTING as i8 - 1) * (rounding.batch - 1));
+        assert_eq!(outcome::<NESTING, 0>(rounding, |claim| Claim { below: claim.below - 1, ..claim }), Err(OUTSIDE));
+        assert_eq!(outcome::<NESTING, 0>(rounding, |claim| Claim { above: claim.above - 1, ..claim }), Err(OUTSIDE));
     }
-    for batch in [2, 4] {
-        is_tight::<1>(batch);
-        is_tight::<2>(batch);
-        is_tight::<3>(batch);
+    for rounding in ROUNDINGS {
+        is_tight::<1>(rounding);
+        is_tight::<2>(rounding);
+        is_tight::<3>(rounding);
     }
 }
 
 /// The library takes the batch itself, one more.
 #[test]
 fn an_add_in_flight_takes_the_batch_less_1_both_ways_and_no_less() {
-    for batch in [2, 4] {
+    for rounding in ROUNDINGS {
         let narrower = |by: i8| move |claim: Claim| Claim { in_flight: claim.in_flight - by, ..claim };
-        assert!(outcome::<1, 2>(batch, narrower(1)).is_ok());
-        assert!(outcome::<2, 2>(batch, narrower(1)).is_ok());
-        assert_eq!(outcome::<1, 1>(batch, narrower(2)), Err(OUTSIDE));
-        assert_eq!(outcome::<2, 1>(batch, narrower(2)), Err(OUTSIDE));
+        assert!(outcome::<1, 2>(rounding, narrower(1)).is_ok());
+        assert!(outcome::<2, 2>(rounding, narrower(1)).is_ok());
+        assert_eq!(outcome::<1, 1>(rounding, narrower(2)), Err(OUTSIDE));
+        assert_eq!(outcome::<2, 1>(rounding, narrower(2)), Err(OUTSIDE));
     }
 }
 
 #[test]
 fn a_nesting_depth_that_is_one_too_small_is_found_out() {
-    for batch in [2, 4] {
-        assert_eq!(outcome::<2, 0>(batch, |_| Claim::of(batch, 1)), Err(OUTSIDE));
-        assert_eq!(outcome::<3, 0>(batch, |_| Claim::of(batch, 2)), Err(OUTSIDE));
+    for rounding in ROUNDINGS {
+        assert_eq!(outcome::<2, 0>(rounding, |_| Claim::of(rounding, 1)), Err(OUTSIDE));
+        assert_eq!(outcome::<3, 0>(rounding, |_| Claim::of(rounding, 2)), Err(OUTSIDE));
     }
 }
 
 #[test]
 fn an_add_that_may_be_preempted_and_is_not_announced_is_found_out() {
-    for batch in [2, 4] {
-        let mut model = OneCpu::<1, 1>::new(batch, Claim::of(batch, 1), Order::AllAtOnce);
+    for rounding in ROUNDINGS {
+        let mut model = OneCpu::<1, 1>::new(rounding, Claim::of(rounding, 1), Order::AllAtOnce);
         model.announces = false;
         assert_eq!(explore(model), Err(OUTSIDE));
     }
@@ -425,9 +442,9 @@ fn an_add_that_may_be_preempted_and_is_not_announced_is_found_out() {
 #[test]
 fn a_reader_that_loads_in_another_order_is_found_out() {
     for order in [Order::BegunBeforePosted, Order::DoneAfterPosted, Order::TouchedBeforePosted] {
-        for batch in [2, 4] {
-            let outcome = explore(OneCpu::<1, 1>::new(batch, Claim::of(batch, 1), order));
-            assert_eq!(outcome, Err(OUTSIDE), "{order:?}, batch {batch}");
+        for rounding in ROUNDINGS {
+            let outcome = explore(OneCpu::<1, 1>::new(rounding, Claim::of(rounding, 1), order));
+            assert_eq!(outcome, Err(OUTSIDE), "{order:?}, {rounding:?}");
         }
     }
 }

@@ -15,6 +15,7 @@ impl Strategy for Atomic {
     type Task = ();
     const NAME: &'static str = "atomic";
 
+    #[inline]
     fn new() -> Result<Self, Infallible> {
         Ok(Self::default())
     }
@@ -32,6 +33,7 @@ impl Strategy for Atomic {
         0
     }
 
+    #[inline]
     fn sums(&self) -> [i64; Member::COUNT] {
         self.0.each_ref().map(|word| word.load(Ordering::Relaxed))
     }

@@ -113,6 +113,7 @@ impl Strategy for LinuxEach {
     type Task = ();
     const NAME: &'static str = "linux-each";
 
+    #[inline]
     fn new() -> Result<Self, OutOfMemory> {
         let mut counters = [const { None }; Member::COUNT];
         for index in 0..Member::COUNT {
@@ -140,6 +141,7 @@ impl Strategy for LinuxEach {
         max_error(world())
     }
 
+    #[inline]
     fn sums(&self) -> [i64; Member::COUNT] {
         self.0.each_ref().map(|counter| counter.sum(world()))
     }
@@ -168,6 +170,7 @@ impl Strategy for LinuxGrouped {
     type Task = ();
     const NAME: &'static str = "linux-grouped";
 
+    #[inline]
     fn new() -> Result<Self, OutOfMemory> {
         let world = world();
         let slots = world.allocator.allocate(Member::COUNT * SLOT_BYTES, SLOT_BYTES).ok_or(OutOfMemory)?;
@@ -191,6 +194,7 @@ impl Strategy for LinuxGrouped {
         max_error(world())
     }
 
+    #[inline]
     fn sums(&self) -> [i64; Member::COUNT] {
         self.0.each_ref().map(|counter| counter.sum(world()))
     }

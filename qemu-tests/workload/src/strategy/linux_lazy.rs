@@ -133,6 +133,7 @@ impl Strategy for LinuxLazy {
     type Task = ();
     const NAME: &'static str = "linux-lazy";
 
+    #[inline]
     fn new() -> Result<Self, Infallible> {
         Ok(Self::default())
     }
@@ -150,6 +151,7 @@ impl Strategy for LinuxLazy {
         0
     }
 
+    #[inline]
     fn sums(&self) -> [i64; Member::COUNT] {
         self.0.each_ref().map(LazyPercpuCounter::sum)
     }

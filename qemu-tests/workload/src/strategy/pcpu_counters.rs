@@ -29,6 +29,7 @@ impl Strategy for Each {
     type Task = ();
     const NAME: &'static str = "each";
 
+    #[inline]
     fn new() -> Result<Self, AllocError> {
         Ok(Self([Counter::new(0)?, Counter::new(0)?, Counter::new(0)?, Counter::new(0)?]))
     }
@@ -46,6 +47,7 @@ impl Strategy for Each {
         self.0[member.index()].max_error()
     }
 
+    #[inline]
     fn sums(&self) -> [i64; Member::COUNT] {
         self.0.each_ref().map(Counter::sum)
     }
@@ -86,6 +88,7 @@ impl Strategy for Grouped {
         self.0.max_error(member.index())
     }
 
+    #[inline]
     fn sums(&self) -> [i64; Member::COUNT] {
         self.0.sum_all()
     }
@@ -135,6 +138,7 @@ impl Strategy for Lazy {
         self.0.max_error(member.index())
     }
 
+    #[inline]
     fn sums(&self) -> [i64; Member::COUNT] {
         self.0.sum_all()
     }

@@ -50,6 +50,7 @@ impl Strategy for SoleUser {
         self.counters.max_error(member.index())
     }
 
+    #[inline]
     fn sums(&self) -> [i64; Member::COUNT] {
         self.counters.sum_all()
     }

@@ -38,6 +38,7 @@ impl Strategy for Split {
     type Task = TaskCache;
     const NAME: &'static str = "split";
 
+    #[inline]
     fn new() -> Result<Self, Infallible> {
         Ok(Self::default())
     }
@@ -71,6 +72,7 @@ impl Strategy for Split {
         nr_tasks as u64 * u64::from(EVENTS_PER_FLUSH - 1)
     }
 
+    #[inline]
     fn sums(&self) -> [i64; Member::COUNT] {
         self.0.sums()
     }
