@@ -20,3 +20,21 @@ impl<T> IrqLock<T> {
         with_irqs_off(|_| Some(f(&mut *self.0.try_lock()?)))
     }
 }
+
+/// A lock that begins a line, so that what its value begins with is in the line that who takes the lock has anyway.
+#[repr(align(64))]
+pub(crate) struct LinedLock<T>(IrqLock<T>);
+
+impl<T> LinedLock<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        LinedLock(IrqLock::new(value))
+    }
+}
+
+impl<T> core::ops::Deref for LinedLock<T> {
+    type Target = IrqLock<T>;
+
+    fn deref(&self) -> &IrqLock<T> {
+        &self.0
+    }
+}

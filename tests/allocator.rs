@@ -405,6 +405,84 @@ fn an_offline_cpus_stock_is_taken_by_others() {
     });
 }
 
+fn stocked_16() -> u64 {
+    let stats = alloc::stats();
+    stats.classes.iter().find(|class| class.object_bytes == 16).expect("a class").stocked
+}
+
+/// Allocates on CPU 0 and frees on CPU 1, more than its magazine holds.
+fn free_elsewhere(machine: &pcpu::host::Machine, nr: usize) -> Vec<NonZeroUsize> {
+    let handles: Vec<_> = machine.run(1, |_| (0..nr).map(|_| alloc::allocate(16, 8, AllocFlags::INTERRUPT).unwrap()).collect()).remove(0);
+    machine.run(2, |cpu| {
+        if cpu != CpuId::BOOT {
+            // SAFETY: allocated above.
+            handles.iter().for_each(|&handle| unsafe { alloc::free(handle, 16, 8) });
+        }
+    });
+    handles
+}
+
+#[test]
+fn what_is_freed_elsewhere_comes_back_without_a_look_at_its_blocks() {
+    let _alone = alone();
+    let machine = machine(NR_CPUS);
+    run_on_boot_cpu(|| ());
+    // Twice, since magazines begin short.
+    free_elsewhere(&machine, 96);
+    let freed = free_elsewhere(&machine, 96);
+    let stocked = machine.run(1, |_| stocked_16()).remove(0);
+    assert!(stocked > 32, "{stocked} are in one magazine of 32, and in trays");
+    // Another CPU, which has none.
+    let taken = machine.run(3, |cpu| match cpu.index() {
+        2 => (0..30).map(|_| alloc::allocate(16, 8, AllocFlags::INTERRUPT).unwrap()).collect(),
+        _ => Vec::new(),
+    });
+    assert!(taken[2].iter().all(|handle| freed.contains(handle)), "from two trays");
+    let after = machine.run(1, |_| stocked_16()).remove(0);
+    // What a magazine that is still short has no room for goes to blocks.
+    assert!(after + 30 <= stocked, "nothing came from blocks: {stocked}, then {after}");
+    // SAFETY: allocated above.
+    machine.run(1, |_| taken[2].iter().for_each(|&handle| unsafe { alloc::free(handle, 16, 8) }));
+    drain_all(&machine);
+}
+
+#[test]
+fn what_is_in_trays_is_found_before_memory_runs_out() {
+    let _alone = alone();
+    let machine = machine(NR_CPUS);
+    run_on_boot_cpu(|| ());
+    machine.run(1, |_| {
+        // Up to the last object of the chunks that are there.
+        let nr_free = core::iter::from_fn(|| alloc::allocate(16, 8, AllocFlags::INTERRUPT).ok()).collect::<Vec<_>>();
+        // SAFETY: allocated above.
+        nr_free.into_iter().for_each(|handle| unsafe { alloc::free(handle, 16, 8) });
+        alloc::reclaim();
+    });
+    for size_bytes in [2048, 8192] {
+        free_elsewhere(&machine, 96);
+        let fill = |size_bytes: usize| {
+            let allocate = || alloc::allocate(size_bytes, 8, AllocFlags::INTERRUPT).ok();
+            machine.run(1, |_| core::iter::from_fn(allocate).collect::<Vec<_>>()).remove(0)
+        };
+        let stocked = machine.run(1, |_| stocked_16()).remove(0);
+        let others = fill(size_bytes);
+        let left = machine.run(1, |_| stocked_16()).remove(0);
+        assert!(left + 45 <= stocked, "trays were emptied before {size_bytes} B were refused: {left} of {stocked} left");
+        // SAFETY: allocated above.
+        machine.run(1, |_| others.iter().for_each(|&handle| unsafe { alloc::free(handle, size_bytes, 8) }));
+        drain_all(&machine);
+    }
+}
+
+fn drain_all(machine: &pcpu::host::Machine) {
+    machine.run(NR_CPUS, |_| alloc::drain_this_cpu());
+    machine.run(1, |_| {
+        alloc::reclaim();
+        alloc::check();
+        assert_eq!(stocked_16(), 0);
+    });
+}
+
 #[test]
 fn failures_are_counted_by_reason_and_the_report_has_the_figures() {
     on_boot_cpu(|| {

@@ -7,7 +7,7 @@ use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use pcpu::alloc::{Buffer, Heap, Source, check, drain_this_cpu, reclaim, set_source, stats};
-use pcpu::{AllocError, AllocFlags, AreaLayout, CpuId, PerCpuBox, alloc, per_cpu};
+use pcpu::{AllocError, AllocFlags, AreaLayout, CpuId, alloc, per_cpu};
 use std::sync::{Barrier, LazyLock, Mutex};
 
 const NR_CPUS: usize = 4;
@@ -70,7 +70,8 @@ fn a_chunk_around_handle_zero_never_hands_it_out_and_no_chunk_in_use_is_given_ba
     let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     machine(NR_CPUS).run(1, |_| {
         set_source(&AROUND_ZERO);
-        let full = PerCpuBox::<[u64; 3584]>::zeroed().unwrap();
+        // Nothing large is left in the first chunk.
+        let full: Vec<_> = core::iter::from_fn(|| alloc::allocate(4096, 8, AllocFlags::INTERRUPT).ok()).collect();
         for offset in [0, 64, 4096, 4096 + 64, 8192 - 64, 16384, 32768 - 64] {
             AROUND_ZERO.offset.store(offset, Ordering::Relaxed);
             for size_bytes in [8usize, 64, 2048, 4096, 8192, 20000, 32768] {
@@ -93,7 +94,8 @@ fn a_chunk_around_handle_zero_never_hands_it_out_and_no_chunk_in_use_is_given_ba
                 assert_eq!(stats().chunks, 1);
             }
         }
-        drop(full);
+        // SAFETY: allocated above.
+        full.into_iter().for_each(|block| unsafe { alloc::free(block, 4096, 8) });
         set_source(&Heap);
     });
 }

@@ -11,13 +11,15 @@ use core::cmp::Ordering;
 use core::num::NonZeroUsize;
 use core::ptr::NonNull;
 
-use super::chunk::{Block, Chunk};
+use super::chunk::{BLOCK_BYTES, Block, Chunk};
 use super::class::{Class, NR_CLASSES};
+use super::depot::Depot;
 use super::directory::Directory;
 use super::list::List;
 use super::magazine::ThisCpu;
 use super::overflow::Overflow;
 use super::source::Source;
+use super::stats::Stats;
 use crate::area;
 use crate::cpu::CpuId;
 
@@ -29,16 +31,19 @@ pub(super) struct Overflows {
 
 pub(super) static OVERFLOWS: Overflows = Overflows { classes: [const { Overflow::new() }; NR_CLASSES], runs: Overflow::new() };
 
+/// What an exchange needs lies first, in the lock's line.
+#[repr(C)]
 pub(super) struct Central {
+    pub(super) depot: Depot,
+    nr_empty_chunks: usize,
     source: Option<&'static dyn Source>,
     partial: [List<Block>; NR_CLASSES],
     chunks: List<Chunk>,
     directory: Directory,
-    pub(super) nr_chunks: usize,
-    pub(super) nr_empty_chunks: usize,
-    pub(super) nr_used_blocks: usize,
-    pub(super) nr_runs: u64,
-    pub(super) run_bytes: u64,
+    nr_chunks: usize,
+    nr_used_blocks: usize,
+    nr_runs: u64,
+    run_bytes: u64,
 }
 
 // SAFETY: the chunks it points to are its own.
@@ -66,16 +71,34 @@ impl Released {
 impl Central {
     pub(super) const fn new() -> Self {
         Central {
+            depot: Depot::new(),
+            nr_empty_chunks: 0,
             source: None,
             partial: [const { List::new() }; NR_CLASSES],
             chunks: List::new(),
             directory: Directory::new(),
             nr_chunks: 0,
-            nr_empty_chunks: 0,
             nr_used_blocks: 0,
             nr_runs: 0,
             run_bytes: 0,
         }
+    }
+
+    /// What the lock guards of a snapshot.
+    pub(super) fn stats(&self) -> Stats {
+        let mut stats = Stats {
+            live_objects: self.nr_runs,
+            live_bytes: self.run_bytes,
+            live_runs: self.nr_runs,
+            populated_bytes: (self.nr_used_blocks * BLOCK_BYTES) as u64,
+            chunks: self.nr_chunks as u64,
+            empty_chunks: self.nr_empty_chunks as u64,
+            ..Stats::default()
+        };
+        for class in Class::all() {
+            stats.classes[class.index()].stocked = self.depot.stocked(class);
+        }
+        stats
     }
 
     pub(super) fn source(&self) -> Option<&'static dyn Source> {
@@ -136,6 +159,31 @@ impl Central {
             return Some(block);
         }
         None
+    }
+
+    /// Takes an object for the caller, and what else is in a tray for its magazine, which `make_room` makes longer.
+    pub(super) fn exchange(&mut self, class: Class, magazine: ThisCpu, make_room: impl FnOnce()) -> Option<NonZeroUsize> {
+        let mut handles = self.depot.empty(class)?;
+        make_room();
+        let taken = handles.next();
+        for handle in handles {
+            if !magazine.stock(handle) {
+                self.put_freed(class, handle);
+            }
+        }
+        taken
+    }
+
+    /// Gives what is in trays back to its blocks. `false` if there was none.
+    pub(super) fn empty_depot(&mut self) -> bool {
+        let mut was_stocked = false;
+        for class in Class::all() {
+            while let Some(handles) = self.depot.empty(class) {
+                handles.for_each(|handle| self.put_freed(class, handle));
+                was_stocked = true;
+            }
+        }
+        was_stocked
     }
 
     /// Takes an object for the caller, and up to `nr_stock` more of the same word for its magazine; asks for that number if there are

@@ -20,6 +20,8 @@
 //!      |  hit
 //!   magazines   [h][h][h][0][0] ...     one for each class and CPU: cells, each 0 or the handle of a free object
 //!      |  miss: half a magazine at once, one short lock, interrupts off
+//!   depot       [hhhhhhhh][hhhhhhhh]    trays of half a magazine, on their way from CPUs that free to CPUs that allocate
+//!      |  no full tray, or this CPU's is full
 //!   blocks      10110111...             a bitmap of each block's free objects; blocks with free ones are on their class's list
 //!      |  no free object, no free block
 //!   source                              another chunk, asked for without the lock
@@ -34,6 +36,7 @@
 mod central;
 mod chunk;
 mod class;
+mod depot;
 mod directory;
 mod error;
 mod list;
@@ -65,14 +68,14 @@ pub use stats::{ClassStats, FailureStats, Stats};
 use crate::arch;
 use crate::area::{self, AreaLayout, LINE_BYTES};
 use crate::cpu::CpuId;
-use crate::lock::IrqLock;
+use crate::lock::LinedLock;
 use central::{Central, OVERFLOWS};
 use chunk::Chunk;
 use class::Class;
 use magazine::{CELLS, ThisCpu};
 use stats::failed;
 
-static CENTRAL: IrqLock<Central> = IrqLock::new(Central::new());
+static CENTRAL: LinedLock<Central> = LinedLock::new(Central::new());
 
 /// Makes the rest of the areas available for objects. Called by `init`, once, with memory laid out by `layout`.
 pub(crate) fn adopt_first_chunk(memory: NonNull<u8>, layout: &AreaLayout, template_start: usize, static_bytes: usize) {
@@ -92,11 +95,11 @@ pub fn set_source(source: &'static dyn Source) {
 pub fn stats() -> Stats {
     #[cfg(feature = "robust")]
     robust::settle(AllocFlags::LOCK);
-    let (nr_chunks, nr_empty, nr_used, nr_runs, run_bytes) = CENTRAL.with(|central| {
+    let of_central = CENTRAL.with(|central| {
         central.take_overflows();
-        (central.nr_chunks, central.nr_empty_chunks, central.nr_used_blocks, central.nr_runs, central.run_bytes)
+        central.stats()
     });
-    stats::snapshot(nr_chunks, nr_empty, nr_used, nr_runs, run_bytes)
+    stats::with_magazines(of_central)
 }
 
 /// Allocates an object on every possible CPU, all zero, and returns its handle.
@@ -238,7 +241,9 @@ fn attempt<R>(flags: AllocFlags, mut f: impl FnMut(&mut Central) -> Option<R>) -
     robust::settle(flags);
     let with_overflows = |central: &mut Central| {
         central.take_overflows();
-        f(central)
+        let result = f(central);
+        // What is stocked for other CPUs, or is of another class, is memory too.
+        if result.is_none() && central.empty_depot() { f(central) } else { result }
     };
     if flags.contains(AllocFlags::LOCK) {
         Ok(CENTRAL.with(with_overflows))
@@ -291,9 +296,12 @@ fn allocate_missed(class: Class, flags: AllocFlags) -> Result<NonZeroUsize, Allo
                 attempt_or_grow(&layout, flags, |central| {
                     // Interrupts are off from here to the end of the refill, so this is one CPU's magazine.
                     let magazine = ThisCpu::of(class);
-                    central.refill(class, magazine, || {
-                        magazine.count_miss(class, layout.nr_cpus());
-                        magazine.capacity() / 2
+                    let count_miss = || magazine.count_miss(class, layout.nr_cpus());
+                    central.exchange(class, magazine, count_miss).or_else(|| {
+                        central.refill(class, magazine, || {
+                            count_miss();
+                            magazine.capacity() / 2
+                        })
                     })
                 })
             })
@@ -317,9 +325,13 @@ fn free_missed(class: Class, handle: NonZeroUsize) {
         // Interrupts are off, so this is one CPU's magazine.
         let magazine = ThisCpu::of(class);
         magazine.count_flush(class, CpuId::possible().len());
-        for _ in 0..magazine.capacity() / 2 {
-            let Some(stocked) = magazine.unstock() else { break };
-            central.put_freed(class, stocked);
+        let mut left = magazine.capacity() / 2;
+        let mut next = || {
+            left = left.checked_sub(1)?;
+            magazine.unstock()
+        };
+        if !central.depot.fill(class, &mut next) {
+            core::iter::from_fn(next).for_each(|stocked| central.put_freed(class, stocked));
         }
         if !magazine.stock(handle) {
             central.put_freed(class, handle);
@@ -418,7 +430,8 @@ pub fn prefill(size_bytes: usize, align_bytes: usize, nr: usize) -> Result<(), A
     .map_err(failed)
 }
 
-/// Gives all objects in this CPU's magazines back to their blocks, so that they pin no memory. For an IPI, or a CPU that goes idle.
+/// Gives all objects in this CPU's magazines, and in all CPUs' trays, back to their blocks, so that they pin no memory. For an
+/// IPI, or a CPU that goes idle.
 ///
 /// Context: process and interrupt.
 pub fn drain_this_cpu() {
@@ -431,6 +444,7 @@ pub fn drain_this_cpu() {
                 central.put_freed(class, handle);
             }
         }
+        central.empty_depot();
     });
 }
 

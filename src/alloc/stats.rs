@@ -3,7 +3,6 @@
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::chunk::BLOCK_BYTES;
 use super::class::{Class, NR_CLASSES};
 use super::error::AllocError;
 use super::magazine::{self, Counts};
@@ -24,7 +23,7 @@ pub struct ClassStats {
     pub misses: u64,
     /// Frees that did not find room in the CPU's magazine.
     pub flushes: u64,
-    /// Free objects in magazines.
+    /// Free objects in magazines, and in trays on the way from one to another.
     pub stocked: u64,
 }
 
@@ -53,7 +52,7 @@ pub struct Stats {
     pub live_bytes: u64,
     /// Large objects in use: runs of blocks.
     pub live_runs: u64,
-    /// What free objects in magazines take on one CPU, in bytes: pinned, since their blocks cannot become free.
+    /// What free objects in magazines and trays take on one CPU, in bytes: pinned, since their blocks cannot become free.
     pub pinned_bytes: u64,
     /// What blocks with objects in use or in magazines take on one CPU, in bytes.
     pub populated_bytes: u64,
@@ -114,16 +113,10 @@ pub(super) fn failed(error: AllocError) -> AllocError {
     error
 }
 
-/// Puts a snapshot together from what the lock guards and what each CPU counted.
-pub(super) fn snapshot(nr_chunks: usize, nr_empty_chunks: usize, nr_used_blocks: usize, nr_runs: u64, run_bytes: u64) -> Stats {
+/// Completes what the lock guards with what each CPU counted.
+pub(super) fn with_magazines(of_central: Stats) -> Stats {
     let mut stats = Stats {
         nr_cpus: CpuId::possible().len() as u64,
-        live_objects: nr_runs,
-        live_bytes: run_bytes,
-        live_runs: nr_runs,
-        populated_bytes: (nr_used_blocks * BLOCK_BYTES) as u64,
-        chunks: nr_chunks as u64,
-        empty_chunks: nr_empty_chunks as u64,
         failures: FailureStats {
             chunks_full: FAILURES.chunks_full.load(Ordering::Relaxed),
             no_source: FAILURES.no_source.load(Ordering::Relaxed),
@@ -131,7 +124,7 @@ pub(super) fn snapshot(nr_chunks: usize, nr_empty_chunks: usize, nr_used_blocks:
             would_wait: FAILURES.would_wait.load(Ordering::Relaxed),
             bad_request: FAILURES.bad_request.load(Ordering::Relaxed),
         },
-        ..Stats::default()
+        ..of_central
     };
     for class in Class::all() {
         let total = CpuId::possible().map(|cpu| magazine::counts_on(class, cpu)).fold(Counts::default(), Counts::plus);
@@ -141,7 +134,7 @@ pub(super) fn snapshot(nr_chunks: usize, nr_empty_chunks: usize, nr_used_blocks:
             freed: total.freed,
             misses: total.misses,
             flushes: total.flushes,
-            stocked: total.stocked,
+            stocked: stats.classes[class.index()].stocked + total.stocked,
         };
         stats.live_objects = stats.live_objects.wrapping_add(of_class.live_objects());
         stats.live_bytes = stats.live_bytes.wrapping_add(of_class.live_objects().wrapping_mul(of_class.object_bytes));
