@@ -10,6 +10,12 @@ use workload::{Stage, clock, replay_of};
 /// Of the time that is measured, what goes by before: chunks are made and threads get going.
 const WARM_UP: f64 = 0.25;
 
+/// The longest time that the histogram tells from longer ones, in nanoseconds: ten minutes.
+const LONGEST_NS: u64 = 600_000_000_000;
+
+/// An exec that takes longer has lost its core, or waited for one that had, in nanoseconds.
+const STALL_NS: u64 = 1_000_000;
+
 /// Decimal digits that the histogram keeps of a time.
 const DIGITS: u8 = 2;
 
@@ -43,7 +49,7 @@ pub fn measure(strategy: &str, stage: &Threads, seconds: f64) -> Result<Latency>
         let start: u64 = *start.get_or_init(|| clock::ticks() + (WARM_UP * seconds * per_second) as u64);
         let end = start + (seconds * per_second) as u64;
         let work = || {
-            let mut seen = Seen { times: Histogram::new(DIGITS).map_err(|error| error.to_string())?, nonzero_counters: 0 };
+            let mut seen = Seen { times: histogram().map_err(|error| error.to_string())?, nonzero_counters: 0 };
             loop {
                 let before = clock::ticks();
                 seen.nonzero_counters += replay(pin)?;
@@ -63,7 +69,7 @@ pub fn measure(strategy: &str, stage: &Threads, seconds: f64) -> Result<Latency>
         strategy: strategy.to_owned(),
         threads: stage.nr_cpus(),
         seconds,
-        times: Histogram::new(DIGITS).context("no histogram")?,
+        times: histogram()?,
         nonzero_counters: 0,
     };
     for seen in all.into_inner().unwrap_or_else(PoisonError::into_inner) {
@@ -75,6 +81,10 @@ pub fn measure(strategy: &str, stage: &Threads, seconds: f64) -> Result<Latency>
         bail!("no exec of `{strategy}` began in {seconds} s");
     }
     Ok(total)
+}
+
+fn histogram() -> Result<Histogram<u64>> {
+    Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).context("no histogram")
 }
 
 impl Latency {
@@ -92,10 +102,15 @@ impl fmt::Display for Latency {
         for (key, quantile) in [("p50_ns", 0.5), ("p99_ns", 0.99), ("p999_ns", 0.999)] {
             write!(f, " {key}={}", times.value_at_quantile(quantile))?;
         }
-        write!(f, " max_ns={} curve=", times.max())?;
-        for (index, value) in times.iter_quantiles(POINTS_PER_HALVING).enumerate() {
-            let separator = if index == 0 { "" } else { "," };
-            write!(f, "{separator}{:.8}:{}", value.quantile(), value.value_iterated_to())?;
+        write!(f, " stalls_over_1ms={} max_ns={} curve=", times.count_between(STALL_NS, LONGEST_NS), times.max())?;
+        let mut last = None;
+        for value in times.iter_quantiles(POINTS_PER_HALVING) {
+            // Quantiles of one step of the histogram are one point.
+            if last != Some(value.value_iterated_to()) {
+                let separator = if last.is_none() { "" } else { "," };
+                write!(f, "{separator}{:.8}:{}", value.quantile(), value.value_iterated_to())?;
+            }
+            last = Some(value.value_iterated_to());
         }
         Ok(())
     }
