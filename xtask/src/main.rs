@@ -7,6 +7,7 @@ mod cli;
 mod forkbomb;
 mod host;
 mod legend;
+mod plot;
 mod progress;
 mod qemu_install;
 mod report;
