@@ -2,6 +2,7 @@
 
 mod cores;
 mod counts;
+mod curves;
 mod latency;
 mod measure;
 mod model;
@@ -17,6 +18,7 @@ use crate::{bench, qemu_install};
 use anyhow::{Result, bail, ensure};
 use clap::Args;
 use cores::Cores;
+use curves::Folder;
 use kernel_runner::{Accel, Machine, number_in};
 use latency::Latency;
 use measure::{Measured, Plan};
@@ -45,8 +47,9 @@ const MAX_COUNTED_CPUS: u32 = 64;
 ///      beyond that a straight line through the counts from 8 CPUs on, which is printed with how well it fits;
 ///   L  what one such transfer takes between two cores of this machine: timed by a ping-pong, in this run.
 /// N CPUs do at most N / (c + t L) executions a second. What is done under a lock that all take, and what is done to a line that all write, is done
-/// by one CPU at a time and bounds any number of CPUs; the plugin tells both. A larger machine has a larger L, several sockets a much larger one,
-/// and waiting for a lock makes its holder slower: the model is in favour of what contends.
+/// by one CPU at a time and bounds any number of CPUs; the plugin tells both. What the model does not know: a larger machine has a larger L, several sockets
+/// a much larger one; CPUs that wait disturb the holder of a lock; a core may keep a line or a lock for several operations, where the plugin's CPUs
+/// take turns; transfers may overlap.
 ///
 /// The parameters of the Universal Scalability Law (alpha: serial part, beta: crosstalk) are fitted to the curves, by least squares of relative
 /// errors. The prediction for 1 and 2 threads is compared with another measurement of the same run, for strategies and for single operations.
@@ -82,6 +85,10 @@ pub struct Scale {
     /// Write the rows to this file as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+
+    /// Write the curves into this folder as SVG
+    #[arg(long, value_name = "DIR")]
+    pub svg: Option<PathBuf>,
 }
 
 /// What the JSON file holds.
@@ -100,6 +107,7 @@ struct Report<'a> {
 /// Measures, counts, prints the tables and writes the JSON file.
 pub fn run(options: &Scale) -> Result<ExitCode> {
     let destination = options.json.as_deref().map(Destination::new).transpose()?;
+    let folder = options.svg.as_deref().map(Folder::new).transpose()?;
     if let Some(reason) = options.accel.and_then(Accel::unavailable) {
         bail!(reason);
     }
@@ -114,7 +122,7 @@ pub fn run(options: &Scale) -> Result<ExitCode> {
     let cores = cores.look_again();
 
     let rows = rows::all(&plan, &measured)?;
-    let validation = validation::checks(&measured)?;
+    let validation = validation::checks(&measured, plan.native)?;
     println!("{}", tables::render(&host, &cores, &plan, &measured, &rows, &validation));
     if let Some(destination) = &destination {
         destination.write(&Report {
@@ -126,6 +134,9 @@ pub fn run(options: &Scale) -> Result<ExitCode> {
             validation: &validation,
             latency: &measured.latency,
         })?;
+    }
+    if let Some(folder) = &folder {
+        folder.write_all(&rows, &measured.latency)?;
     }
     Ok(ExitCode::SUCCESS)
 }

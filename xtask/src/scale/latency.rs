@@ -31,6 +31,11 @@ impl Latency {
         Self::from_words(&words).context("the times of single executions cannot be read")
     }
 
+    /// The time that no more than this share of the executions took.
+    pub fn at(&self, share: f64) -> Option<u64> {
+        self.curve.iter().find(|(quantile, _)| *quantile >= share).map(|(_, ns)| *ns)
+    }
+
     fn from_words(words: &HashMap<&str, &str>) -> Result<Self> {
         fn value<T: FromStr>(words: &HashMap<&str, &str>, key: &str) -> Result<T> {
             let value = words.get(key).and_then(|value| value.parse().ok());

@@ -10,7 +10,7 @@ use crate::cli::{Strategy, Target};
 use crate::forkbomb::measure::{Benches, native_lines};
 use crate::forkbomb::series::Series;
 use crate::progress::Progress;
-use crate::rows::{Row, summarize};
+use crate::rows::{Round, Row, summarize};
 use crate::table::counted as counted_units;
 use crate::workspace;
 use ::transfers::{Marks, build_plugin, count};
@@ -19,8 +19,8 @@ use kernel_runner::{Event, Kernel, Level, Machine};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Rounds that strategies take turns in. Odd, so that the median is one of them.
-const NR_ROUNDS: u32 = 5;
+/// Rounds that strategies take turns in: short ones, so that some have the machine for themselves. Odd, so that the median is one of them.
+const NR_ROUNDS: u32 = 15;
 
 /// Threads for each core where single executions are timed.
 const THREADS_PER_CORE: u32 = 4;
@@ -90,8 +90,10 @@ impl Plan {
 /// What came of it.
 #[derive(Debug)]
 pub struct Measured {
-    /// On one thread, by the number of possible CPUs.
-    pub alone: Vec<Row>,
+    /// Rounds on one thread, on all numbers of possible CPUs.
+    alone: Vec<Round>,
+    /// Rounds on all numbers of cores that were measured.
+    rounds: Vec<Round>,
     /// On all numbers of cores that were measured.
     pub together: Vec<Row>,
     /// Counts of each operation, by name.
@@ -114,17 +116,18 @@ impl Measured {
         let costs = bench(&mut progress, "single operations")?;
         let mut rounds = Vec::new();
         benches.run_shown(&alone, &mut rounds, &mut progress)?;
-        let alone = rounds.iter().flat_map(|rounds| summarize(rounds)).collect();
+        let alone = rounds.concat();
         let mut rounds = Vec::new();
         benches.run_shown(&together, &mut rounds, &mut progress)?;
-        let together = rounds.iter().flat_map(|rounds| summarize(rounds)).collect();
+        let rounds = rounds.concat();
+        let together = summarize(&rounds);
         let compared = bench(&mut progress, "single operations again")?;
         let latency = latencies(plan, &mut progress)?;
         let mut growths = BTreeMap::new();
         for &cpus in &plan.counted {
             under_plugin.count(cpus, &mut growths, &mut progress)?;
         }
-        Ok(Self { alone, together, growths, bench: [costs, compared], latency })
+        Ok(Self { alone, rounds, together, growths, bench: [costs, compared], latency })
     }
 
     /// What a transfer of a line takes between two cores.
@@ -139,14 +142,24 @@ impl Measured {
 
     /// What an execution takes on one thread when so many CPUs are possible, in nanoseconds.
     pub fn one_thread_ns(&self, strategy: &str, possible_cpus: u32) -> Option<f64> {
-        let row = self.alone.iter().find(|row| row.strategy == strategy && row.setting.possible_cpus == possible_cpus)?;
-        Some(row.ns_per_lifetime())
+        fastest_ns(self.alone.iter().filter(|round| round.strategy == strategy && round.setting.possible_cpus == possible_cpus))
+    }
+
+    /// What an execution takes on each of so many threads, in nanoseconds.
+    pub fn threads_ns(&self, strategy: &str, cpus: u32) -> Option<f64> {
+        let of = self.rounds.iter().filter(|round| round.strategy == strategy && round.setting.part == PARTS[0]);
+        fastest_ns(of.filter(|round| round.setting.cpus == cpus))
     }
 
     /// The counts of a strategy's executions on so many CPUs.
     pub fn counts(&self, strategy: &str, cpus: u32) -> Option<Counts> {
         self.growths.get(&operation(strategy))?.at(cpus)
     }
+}
+
+/// Nanoseconds of a CPU for an execution in the fastest round: what else runs on the machine makes rounds slower only.
+fn fastest_ns<'a>(rounds: impl Iterator<Item = &'a Round>) -> Option<f64> {
+    rounds.map(|round| 1e9 * f64::from(round.setting.cpus) / round.per_second).min_by(f64::total_cmp)
 }
 
 /// The strategies, by name.
@@ -228,6 +241,7 @@ impl UnderPlugin {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rows::tests::round;
 
     fn plan(cpus: &[u32], cores: u32) -> Plan {
         let cpus = cpus.to_vec();
@@ -247,5 +261,12 @@ mod tests {
         let measured: Duration = plan.alone().iter().chain(&plan.together()).map(Series::duration).sum();
         // The rest is for the plugin's boots, the bench and the latencies.
         assert!(measured < Duration::from_secs(90), "{measured:?}");
+    }
+
+    #[test]
+    fn a_cost_is_the_fastest_rounds_for_each_cpu() {
+        let rounds = [round("lazy", 2, 1_000_000), round("lazy", 2, 4_000_000), round("lazy", 2, 2_000_000)];
+        assert_eq!(fastest_ns(rounds.iter()), Some(500.0));
+        assert_eq!(fastest_ns([].iter()), None);
     }
 }

@@ -38,13 +38,14 @@ pub fn render(host: &Host, cores: &Cores, plan: &Plan, measured: &Measured, rows
 }
 
 const LEGEND: &str = "\
-ns on 1: one thread alone. transfers: how often a line changes hands in an exec with so many CPUs at work; ~: from the line through the
+ns on 1: one thread alone, in the fastest round. transfers: how often a line changes hands in an exec with so many CPUs at work; ~: from the line through the
 counts. bound: what bounds the throughput on the most CPUs: each CPU's own work, a lock that all take, or a line that all write.
 alpha, beta, residual: the Universal Scalability Law that fits best, and how far it is off (root mean square).";
 
 const UNITS: &str = "\
-gs adds: times in units of an addition through GS in the same round, the median round's; ns: the median round's. error: of the prediction, as a
-part of the measurement. On one thread the prediction is an earlier measurement of the same run, so that its error is the machine's noise.";
+gs adds: times in units of an addition through GS in the same round, the median round's; ns: the fastest round's. error: of the prediction, as a
+part of the measurement. On one thread the prediction is an earlier measurement of the same run, so that its error is the machine's noise.
+alloc_here_free_there is counted while 64 objects are handed over at once, and timed while 1,024 are.";
 
 const OVERCOMMIT: &str = "\
 Execs one after the other on four pinned threads for each core, by the wall clock: what a thread waits for its core while it is in an exec is

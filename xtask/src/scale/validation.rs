@@ -1,7 +1,7 @@
 //! Predictions for one and two threads beside what was measured.
 
 use super::counts::Counts;
-use super::measure::{Measured, PARTS, operation, strategies};
+use super::measure::{Measured, operation, strategies};
 use super::model::predict;
 use crate::bench_rows;
 use anyhow::{Context, Result};
@@ -79,7 +79,7 @@ impl Check {
 }
 
 /// All comparisons, those of single operations first.
-pub fn checks(measured: &Measured) -> Result<Vec<Check>> {
+pub fn checks(measured: &Measured, is_native: bool) -> Result<Vec<Check>> {
     let mut checks = Vec::new();
     let [costs, compared] = &measured.bench;
     let transfer = measured.line_transfer()?.ratio_to_gs_add;
@@ -94,12 +94,12 @@ pub fn checks(measured: &Measured) -> Result<Vec<Check>> {
     }
     let transfer = measured.line_transfer_ns()?;
     for strategy in strategies() {
-        let rows = measured.together.iter().filter(|row| row.strategy == strategy && row.setting.part == PARTS[0]);
-        for row in rows.filter(|row| row.setting.cpus <= 2 && row.setting.native) {
-            let cpus = row.setting.cpus;
-            let one_thread = measured.one_thread_ns(&strategy, cpus).context("a strategy was not measured on one thread")?;
-            let counts = measured.counts(&strategy, cpus).context("a strategy was not counted")?;
-            checks.push(Check::new(operation(&strategy), cpus, "ns", one_thread, transfer, &counts, row.ns_per_lifetime()));
+        for threads in [1, 2] {
+            // A kernel's CPUs are no threads of this machine's.
+            let Some(of) = measured.threads_ns(&strategy, threads).filter(|_| is_native) else { continue };
+            let one_thread = measured.one_thread_ns(&strategy, threads).context("a strategy was not measured on one thread")?;
+            let counts = measured.counts(&strategy, threads).context("a strategy was not counted")?;
+            checks.push(Check::new(operation(&strategy), threads, "ns", one_thread, transfer, &counts, of));
         }
     }
     Ok(checks)
