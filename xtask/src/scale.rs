@@ -70,7 +70,7 @@ pub struct Scale {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,4,8,16,32,64,128,256,512,1024", allow_hyphen_values = true, value_parser = number_in(1..=MAX_CPUS))]
     pub cpus: Vec<u32>,
 
-    /// Seconds measured for each strategy and each number of CPUs
+    /// Seconds measured on one thread for each strategy and each number of CPUs; three times as long on several
     #[arg(long, value_name = "S", default_value = "0.3", allow_hyphen_values = true, value_parser = crate::cli::parse_seconds)]
     pub seconds: Duration,
 

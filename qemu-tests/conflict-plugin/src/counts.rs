@@ -33,9 +33,22 @@ struct Cpu {
 struct Sums {
     totals: Operation,
     transfers: BTreeMap<(Kind, u64, u64), u64>,
-    /// Transfers of each line.
-    lines: HashMap<u64, u64>,
+    lines: HashMap<u64, LineTransfers>,
     locks: Locks,
+}
+
+/// How often a line changed hands.
+#[derive(Debug, Default)]
+struct LineTransfers {
+    to_read: u64,
+    to_write: u64,
+}
+
+impl LineTransfers {
+    /// Transfers that are one after the other. Many CPUs can read a line at once; one of them takes it from the one that wrote it.
+    fn in_turn(&self) -> u64 {
+        self.to_write + self.to_read.min(self.to_write)
+    }
 }
 
 impl Default for Counts {
@@ -89,7 +102,11 @@ impl Counts {
             if let Some(transfer) = transfer {
                 let sums = self.operations.entry(number).or_default();
                 *sums.transfers.entry((transfer.kind, instruction, transfer.peer)).or_default() += 1;
-                *sums.lines.entry(line).or_default() += 1;
+                let of_line = sums.lines.entry(line).or_default();
+                match transfer.kind {
+                    Kind::ReadMiss => of_line.to_read += 1,
+                    Kind::Upgrade | Kind::WriteMiss => of_line.to_write += 1,
+                }
                 sums.locks.transfer(&self.cpus[cpu].held);
             }
         }
@@ -104,7 +121,7 @@ impl Counts {
             let mut transfers: Vec<_> =
                 sums.transfers.iter().map(|(&(kind, instruction, peer), &count)| Transfers { kind, instruction, peer, count }).collect();
             transfers.sort_by_key(|transfers| std::cmp::Reverse(transfers.count));
-            let hottest_line = sums.lines.values().copied().max().unwrap_or(0);
+            let hottest_line = sums.lines.values().map(LineTransfers::in_turn).max().unwrap_or(0);
             Operation { number, transfers, hottest_line, shared_locks: sums.locks.shared(), ..sums.totals.clone() }
         });
         Report { operations: operations.filter(|operation| operation.executions > 0).collect(), troubles: self.troubles.clone() }

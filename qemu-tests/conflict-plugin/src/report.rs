@@ -29,7 +29,7 @@ pub struct Operation {
     pub lines_written: u64,
     /// Lines that changed hands, by kind and by who caused it; most first.
     pub transfers: Vec<Transfers>,
-    /// Transfers of the line that changed hands most often.
+    /// Transfers of the line that changed hands most often, one after the other: to write it, and as many to read it at most.
     #[serde(default)]
     pub hottest_line: u64,
     /// The locks that more than one CPU took, by what was done under them; most first.

@@ -30,7 +30,7 @@ pub struct Row {
     pub write_misses_per_op: f64,
     /// Instructions that lock the bus.
     pub locked_per_op: f64,
-    /// Transfers of the line that changes hands most often: it is with one CPU at a time.
+    /// Transfers of the line that changes hands most often, one after the other: to write it, and as many to read it at most.
     #[serde(default)]
     pub hottest_line_per_op: f64,
     /// What is done under each lock that several CPUs take, most first: by one CPU at a time.

@@ -25,6 +25,10 @@ const NR_ROUNDS: u32 = 15;
 /// Threads for each core where single executions are timed.
 const THREADS_PER_CORE: u32 = 4;
 
+/// Throughputs of several threads are measured for so many times as long as that of one, in fewer rounds: threads do not all begin at once.
+const TOGETHER_FACTOR: u32 = 3;
+const TOGETHER_ROUNDS: u32 = 5;
+
 /// Single executions are timed for so many times as long as throughputs are.
 const LATENCY_FACTOR: u32 = 3;
 
@@ -77,7 +81,7 @@ impl Plan {
     fn together(&self) -> Vec<Series> {
         let doubled = std::iter::successors(Some(1), |cpus| Some(cpus * 2)).take_while(|&cpus| cpus < self.cores);
         let cpus = doubled.chain([self.cores]);
-        cpus.map(|cpus| Series { native: self.native, ..Series::execs(cpus, cpus, &PARTS, self.seconds, NR_ROUNDS) }).collect()
+        cpus.map(|cpus| Series { native: self.native, ..Series::execs(cpus, cpus, &PARTS, self.seconds * TOGETHER_FACTOR, TOGETHER_ROUNDS) }).collect()
     }
 
     fn latency_arguments(&self) -> Vec<String> {

@@ -238,3 +238,10 @@ fn the_hottest_line_is_that_of_most_transfers_whoever_causes_them() {
     assert_eq!((operation.nr_transfers(), operation.hottest_line), (2 * ROUNDS, 2 * ROUNDS));
     assert_eq!(operation.shared_locks, []);
 }
+
+#[test]
+fn readers_of_a_line_do_not_wait_for_each_other() {
+    let operation = rounds(64, |cpu| vec![(A, if cpu == 0 { Access::Write } else { Access::Read }, HERE)]);
+    // A write each round, and the first read after it; the other 62 reads are at once.
+    assert_eq!((operation.nr_transfers(), operation.hottest_line), (64 * ROUNDS, 2 * ROUNDS));
+}
