@@ -4,6 +4,7 @@ mod adds;
 mod allocation;
 mod hand_over;
 mod lifetimes;
+mod line_transfer;
 mod million;
 mod sums;
 
@@ -18,6 +19,7 @@ pub fn all(machine: &Machine, nr_possible: usize, linux_like: &'static LinuxLike
     cases.extend(sums::cases(machine, nr_possible, linux_like));
     cases.extend(lifetimes::cases());
     cases.push(hand_over::case(linux_like));
+    cases.push(line_transfer::case());
     if nr_possible == million::NR_POSSIBLE {
         cases.extend(million::cases(linux_like));
     }

@@ -30,9 +30,9 @@ struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=1024))]
     possible_cpus: u16,
 
-    /// Only rows whose name contains this; none is no error
-    #[arg(long, value_name = "NAME", default_value = "")]
-    filter: String,
+    /// Only rows whose name contains one of these; none is no error
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "")]
+    filter: Vec<String>,
 
     /// Few rounds: shows that everything runs, not how fast
     #[arg(long)]
@@ -62,7 +62,7 @@ fn run(options: &Options) -> Result<()> {
     let linux_like: &'static LinuxLike = Box::leak(Box::new(LinuxLike::new(nr_possible, LINUX_UNIT_BYTES)));
 
     let mut cases = cases::all(&machine, nr_possible, linux_like);
-    let is_wanted = |name: &str| name.contains(&options.filter);
+    let is_wanted = |name: &str| options.filter.iter().any(|part| name.contains(part));
     cases.retain(|case| case.threads <= cores.len() && case.row_names().any(is_wanted));
     if options.list {
         let rows: Vec<_> = cases.iter().flat_map(Case::row_names).filter(|name| is_wanted(name)).collect();

@@ -3,10 +3,11 @@
 use crate::message::Operation;
 
 /// Names and their meanings, in the order in which they are told. Capitals stand for what differs from row to row.
-const MEANINGS: [(&str, &str); 26] = [
+const MEANINGS: [(&str, &str); 28] = [
     ("gs_add", "`add gs:[address], 1`, the address in a register: the unit of `gs adds`"),
     ("static_add", "`add` to a word declared with `per_cpu!`"),
     ("atomic_add", "a locked add to a word that no other thread uses"),
+    ("atomic_add_shared", "a locked add to one word that all threads use"),
     ("event_add", "`EventCounter::add`"),
     ("counter_add", "`Counter::add`: in any context"),
     ("counter_add_pinned", "`Counter::add_pinned`: by a thread that stays on its CPU"),
@@ -19,6 +20,7 @@ const MEANINGS: [(&str, &str); 26] = [
     ("limit_add", "`LimitCounter::try_add` and `sub` in turns, far from the limit"),
     ("alloc_free/SIZE", "an object of SIZE bytes for each CPU is allocated and freed at once"),
     ("alloc_here_free_there/SIZE", "one thread allocates, another one frees"),
+    ("line_transfer", "a cache line goes to another core: a quarter of a round trip in which each core reads it once and writes it once"),
     ("set4_new_drop", "a `CounterSet<4>` is made and dropped"),
     ("lazy4_new_drop", "a `LazyCounterSet<4>` is made and dropped"),
     ("sum/touched_NR", "exact sum of a `Counter` that NR CPUs wrote to"),

@@ -49,7 +49,7 @@ pub struct Bench {
     #[arg(long)]
     pub list: bool,
 
-    /// Only operations whose name contains this
+    /// Only operations whose name contains this, or one of these with commas between them
     #[arg(long, value_name = "NAME", default_value = "")]
     pub filter: String,
 
@@ -65,10 +65,7 @@ pub struct Bench {
 /// Measures, prints the tables and writes the JSON file. What was measured before a failure is printed and written all the same.
 pub fn run(options: &Bench) -> Result<ExitCode> {
     let destination = options.json.as_deref().map(Destination::new).transpose()?;
-    let built = workspace::cargo().args(["build", "--quiet", "--release", "--package", PACKAGE]).stdin(Stdio::null()).status();
-    if !built.context("cannot start cargo")?.success() {
-        bail!("{PACKAGE} cannot be built");
-    }
+    build()?;
     let operations = operations(options)?;
     if options.list {
         println!("{}", bench_table::meanings(&operations.iter().collect::<Vec<_>>()));
@@ -123,10 +120,24 @@ fn measure_all(options: &Bench, rows: &mut Vec<Row>) -> Result<()> {
 }
 
 /// Runs the bench for one number of possible CPUs, and calls `on_message` for all that it says.
-fn each_message(options: &Bench, possible_cpus: u32, further: &[&str], mut on_message: impl FnMut(Message)) -> Result<()> {
+fn each_message(options: &Bench, possible_cpus: u32, further: &[&str], on_message: impl FnMut(Message)) -> Result<()> {
+    messages(&options.filter, possible_cpus, further, on_message)
+}
+
+/// Builds what [`messages`] runs.
+pub fn build() -> Result<()> {
+    let built = workspace::cargo().args(["build", "--quiet", "--release", "--package", PACKAGE]).stdin(Stdio::null()).status();
+    if !built.context("cannot start cargo")?.success() {
+        bail!("{PACKAGE} cannot be built");
+    }
+    Ok(())
+}
+
+/// Runs the bench for the rows whose names contain a part of the filter, and calls `on_message` for all that it says.
+pub fn messages(filter: &str, possible_cpus: u32, further: &[&str], mut on_message: impl FnMut(Message)) -> Result<()> {
     let mut command = workspace::cargo();
     command.args(["run", "--quiet", "--release", "--package", PACKAGE, "--"]);
-    command.args(["--possible-cpus", &possible_cpus.to_string()]).arg(format!("--filter={}", options.filter)).args(further);
+    command.args(["--possible-cpus", &possible_cpus.to_string()]).arg(format!("--filter={filter}")).args(further);
     let mut process = Guarded::spawn(command.stdin(Stdio::null()).stdout(Stdio::piped())).context("cannot start cargo")?;
     let output = process.take_stdout().context("the process has no output")?;
     let mut unreadable = Ok(());

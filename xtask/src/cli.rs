@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::bench::Bench;
+use crate::scale::Scale;
 use crate::transfers::Transfers;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use kernel_runner::{Accel, MAX_CPUS, number_in};
@@ -24,6 +25,7 @@ Examples:
   cargo xtask forkbomb    watch a kernel fork-bomb per-CPU counters, under three minutes
   cargo xtask bench       time single operations, about two minutes
   cargo xtask transfers   count how often cache lines change hands in each operation
+  cargo xtask scale       what both say about 1 to 1,024 CPUs, about two minutes
   cargo xtask test        run all tests
 
 The environment variable QEMU names QEMU's executable, if it is not the
@@ -41,6 +43,7 @@ pub struct Cli {
 pub enum Command {
     Bench(Bench),
     Forkbomb(Forkbomb),
+    Scale(Scale),
     Test(Test),
     Transfers(Transfers),
 }
@@ -296,7 +299,7 @@ impl Stop {
     }
 }
 
-fn parse_seconds(text: &str) -> Result<Duration, String> {
+pub fn parse_seconds(text: &str) -> Result<Duration, String> {
     text.parse()
         .ok()
         .filter(|&seconds: &f64| seconds > 0.0 && seconds <= MAX_SECONDS)

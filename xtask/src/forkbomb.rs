@@ -1,7 +1,7 @@
 //! `cargo xtask forkbomb`.
 
-mod measure;
-mod series;
+pub mod measure;
+pub mod series;
 mod tables;
 
 use crate::cli::{Forkbomb, command_line};

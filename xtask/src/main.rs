@@ -7,10 +7,12 @@ mod cli;
 mod forkbomb;
 mod host;
 mod legend;
+mod plot;
 mod progress;
 mod qemu_install;
 mod report;
 mod rows;
+mod scale;
 mod table;
 mod test;
 mod transfers;
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Bench(options) => bench::run(options),
         Command::Forkbomb(options) => forkbomb::run(options),
+        Command::Scale(options) => scale::run(options),
         Command::Test(options) => test::run(options),
         Command::Transfers(options) => transfers::run(options),
     };

@@ -52,7 +52,7 @@ impl Destination {
     }
 
     /// Writes the report. Nobody sees half of it: it takes the place of what was there when it is complete.
-    pub fn write<R: Serialize>(&self, report: &Report<'_, R>) -> Result<()> {
+    pub fn write(&self, report: &impl Serialize) -> Result<()> {
         let write = || {
             let mut file = self.unfinished()?;
             serde_json::to_writer_pretty(&mut file, report)?;

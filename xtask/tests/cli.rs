@@ -30,8 +30,12 @@ fn numbers_out_of_range_are_refused() {
     assert_one_line(&["forkbomb", "--cpus", "2,-1"], "-1");
     assert_one_line(&["transfers", "--cpus", "256"], "a number between 1 and 255 is wanted");
     assert_one_line(&["bench", "--possible-cpus", "1"], "a number between 2 and 1024 is wanted");
+    for cpus in ["0", "1025", "", "1,,2", "1;2", "two", "1-4", "-1", "1,2,0"] {
+        assert_one_line(&["scale", "--cpus", cpus], "a number between 1 and 1024 is wanted");
+    }
     for seconds in ["0", "NaN", "-inf", "soon", ""] {
         assert_one_line(&["forkbomb", "--seconds", seconds], "seconds");
+        assert_one_line(&["scale", "--seconds", seconds], "seconds");
     }
 }
 
@@ -39,6 +43,8 @@ fn numbers_out_of_range_are_refused() {
 fn wrong_options_and_commands_are_refused_by_name() {
     assert_one_line(&["forkbomb", "--cup", "2"], "--cup");
     assert_one_line(&["forkbomb", "--accel", "xen"], "xen");
+    assert_one_line(&["scale", "--accel", "xen"], "xen");
+    assert_one_line(&["scale", "--native", "--accel", "tcg"], "cannot be used with");
     assert_one_line(&["forkbomb", "--strategies", "each,some"], "some");
     assert_one_line(&["forkbomb", "surplus"], "surplus");
     assert_one_line(&["spoonbomb"], "spoonbomb");
@@ -50,14 +56,24 @@ fn a_json_path_that_cannot_be_written_is_refused() {
     for path in ["/no/such/folder/rows.json", "/dev/null", "/proc/rows.json", "/"] {
         assert_one_line(&["forkbomb", "--json", path], path);
     }
-    for command in ["forkbomb", "bench"] {
+    for command in ["forkbomb", "bench", "scale"] {
         assert_one_line(&[command, "--json", "/no/such/folder/rows.json"], "No such file or directory");
     }
 }
 
 #[test]
+fn a_folder_for_curves_that_cannot_be_written_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    for path in [file.to_str().unwrap(), "/dev/null", "/proc/curves"] {
+        assert_one_line(&["scale", "--svg", path], &format!("cannot write into {path}: "));
+    }
+}
+
+#[test]
 fn help_is_printed_and_no_failure() {
-    for arguments in [&["--help"][..], &["bench", "--help"], &["forkbomb", "--help"], &["test", "--help"]] {
+    for arguments in [&["--help"][..], &["bench", "--help"], &["forkbomb", "--help"], &["scale", "--help"], &["test", "--help"]] {
         let output = xtask(arguments);
         assert!(output.status.success() && output.stderr.is_empty());
         assert!(String::from_utf8_lossy(&output.stdout).contains("Usage: cargo xtask"));

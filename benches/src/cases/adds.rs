@@ -48,6 +48,7 @@ pub fn cases(machine: &Machine) -> Vec<Case> {
         counter.try_add(LIMIT / 2).expect("below the limit");
         Ok(counter)
     });
+    let shared: &Line = Box::leak(Box::new(Line(AtomicU64::new(0))));
     let mut cases = Vec::new();
     for threads in [1, 2] {
         cases.extend([
@@ -61,6 +62,11 @@ pub fn cases(machine: &Machine) -> Vec<Case> {
                 let own = Line(AtomicU64::new(0));
                 sample(turn, |_, amount| {
                     black_box(&own.0).fetch_add(amount as u64, Ordering::Relaxed);
+                })
+            }),
+            Case::new("atomic_add_shared", threads, |turn| {
+                sample(turn, |_, amount| {
+                    black_box(&shared.0).fetch_add(amount as u64, Ordering::Relaxed);
                 })
             }),
             Case::new("event_add", threads, |turn| sample(turn, |_, amount| event.add(amount as u64))),

@@ -2,9 +2,10 @@
 
 use crate::caches::{Access, Caches, Kind, LINE_BYTES};
 use crate::cpu_set::MAX_CPUS;
+use crate::locks::{Held, Locks};
 use crate::marker::Marker;
 use crate::report::{Operation, Report, Transfers};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Caches and counts of a guest.
 #[derive(Debug)]
@@ -20,6 +21,9 @@ pub struct Counts {
 struct Cpu {
     operation: Option<u16>,
     is_suspended: bool,
+    /// Whether the instruction that accesses memory now locks the bus.
+    is_locked: bool,
+    held: Held,
     /// Line numbers that this execution has read, and written: mostly a few, but a hundred thousand when it clears a chunk.
     read: BTreeSet<u64>,
     written: BTreeSet<u64>,
@@ -29,6 +33,22 @@ struct Cpu {
 struct Sums {
     totals: Operation,
     transfers: BTreeMap<(Kind, u64, u64), u64>,
+    lines: HashMap<u64, LineTransfers>,
+    locks: Locks,
+}
+
+/// How often a line changed hands.
+#[derive(Debug, Default)]
+struct LineTransfers {
+    to_read: u64,
+    to_write: u64,
+}
+
+impl LineTransfers {
+    /// Transfers that are one after the other. Many CPUs can read a line at once; one of them takes it from the one that wrote it.
+    fn in_turn(&self) -> u64 {
+        self.to_write + self.to_read.min(self.to_write)
+    }
 }
 
 impl Default for Counts {
@@ -56,16 +76,22 @@ impl Counts {
 
     /// `cpu` executes an instruction that is no marker.
     pub fn execute(&mut self, cpu: usize, is_locked: bool) {
+        self.cpus[cpu].is_locked = is_locked;
         if let Some(number) = self.operation_of(cpu) {
-            let totals = &mut self.sums(number).totals;
-            totals.instructions += 1;
-            totals.locked += u64::from(is_locked);
+            let sums = self.operations.entry(number).or_default();
+            sums.totals.instructions += 1;
+            sums.totals.locked += u64::from(is_locked);
+            sums.locks.execute(&self.cpus[cpu].held);
         }
     }
 
     /// `cpu` accesses so many bytes, by the instruction at that address. What is outside of operations counts for nothing, but lines move.
     pub fn access(&mut self, cpu: usize, address: u64, bytes: u64, access: Access, instruction: u64) {
         let operation = self.operation_of(cpu);
+        let is_locked = self.cpus[cpu].is_locked;
+        if let Some(number) = operation.filter(|_| self.cpus[cpu].held.acquires(address, bytes, is_locked)) {
+            self.sums(number).locks.acquire(address, cpu);
+        }
         for line in address / LINE_BYTES..=address.saturating_add(bytes.saturating_sub(1)) / LINE_BYTES {
             let transfer = self.caches.access(cpu, line, access, instruction);
             let Some(number) = operation else { continue };
@@ -74,8 +100,18 @@ impl Counts {
                 Access::Write => self.cpus[cpu].written.insert(line),
             };
             if let Some(transfer) = transfer {
-                *self.sums(number).transfers.entry((transfer.kind, instruction, transfer.peer)).or_default() += 1;
+                let sums = self.operations.entry(number).or_default();
+                *sums.transfers.entry((transfer.kind, instruction, transfer.peer)).or_default() += 1;
+                let of_line = sums.lines.entry(line).or_default();
+                match transfer.kind {
+                    Kind::ReadMiss => of_line.to_read += 1,
+                    Kind::Upgrade | Kind::WriteMiss => of_line.to_write += 1,
+                }
+                sums.locks.transfer(&self.cpus[cpu].held);
             }
+        }
+        if access == Access::Write && !is_locked {
+            self.cpus[cpu].held.release(address, bytes);
         }
     }
 
@@ -85,7 +121,8 @@ impl Counts {
             let mut transfers: Vec<_> =
                 sums.transfers.iter().map(|(&(kind, instruction, peer), &count)| Transfers { kind, instruction, peer, count }).collect();
             transfers.sort_by_key(|transfers| std::cmp::Reverse(transfers.count));
-            Operation { number, transfers, ..sums.totals.clone() }
+            let hottest_line = sums.lines.values().map(LineTransfers::in_turn).max().unwrap_or(0);
+            Operation { number, transfers, hottest_line, shared_locks: sums.locks.shared(), ..sums.totals.clone() }
         });
         Report { operations: operations.filter(|operation| operation.executions > 0).collect(), troubles: self.troubles.clone() }
     }
@@ -96,6 +133,8 @@ impl Counts {
             self.cpus[cpu].read.clear();
             self.cpus[cpu].written.clear();
         }
+        // What was taken outside of the operation is not of it.
+        self.cpus[cpu].held = Held::default();
     }
 
     fn end(&mut self, cpu: usize) {

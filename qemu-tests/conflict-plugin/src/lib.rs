@@ -2,6 +2,7 @@
 //!
 //! * [`caches`]: who has which line.
 //! * [`counts`]: what the operations did.
+//! * `locks`: what they did one at a time.
 //! * [`marker`]: how a guest marks them.
 //! * [`report`]: what the plugin writes when the guest ends.
 //!
@@ -10,6 +11,7 @@
 pub mod caches;
 pub mod counts;
 mod cpu_set;
+mod locks;
 pub mod marker;
 mod qemu;
 pub mod report;

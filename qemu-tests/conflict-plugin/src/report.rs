@@ -29,6 +29,25 @@ pub struct Operation {
     pub lines_written: u64,
     /// Lines that changed hands, by kind and by who caused it; most first.
     pub transfers: Vec<Transfers>,
+    /// Transfers of the line that changed hands most often, one after the other: to write it, and as many to read it at most.
+    #[serde(default)]
+    pub hottest_line: u64,
+    /// The locks that more than one CPU took, by what was done under them; most first.
+    #[serde(default)]
+    pub shared_locks: Vec<Lock>,
+}
+
+/// What all CPUs did while they had a lock. Another lock that was taken meanwhile is no reason not to count.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Lock {
+    /// Where the lock is.
+    pub address: u64,
+    /// How often it was taken.
+    pub acquisitions: u64,
+    /// Instructions while it was held.
+    pub instructions: u64,
+    /// Transfers while it was held, and the one that brought it.
+    pub transfers: u64,
 }
 
 /// Transfers of one kind between two instructions.

@@ -1,7 +1,9 @@
 //! The fork bomb's rounds on native threads, each pinned to a core: the code that the test kernel runs, without the emulation.
 //!
-//! Prints the lines that the kernel sends to its runner: `@progress`, `@row`. For people there is `cargo xtask forkbomb --native`.
+//! Prints the lines that the kernel sends to its runner: `@progress`, `@row`; and `@latency`. For people there are `cargo xtask forkbomb --native`
+//! and `cargo xtask scale`.
 
+mod latency;
 mod threads;
 
 use anyhow::{Context, Error, Result, bail, ensure};
@@ -58,6 +60,10 @@ struct Options {
     /// Time the shares of counters and of the list's lock
     #[arg(long)]
     shares: bool,
+
+    /// Time single execs' counters instead; threads may be more than cores, and then take turns on them
+    #[arg(long)]
+    latency: bool,
 }
 
 fn main() -> ExitCode {
@@ -74,7 +80,12 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<bool> {
     let cores = core_affinity::get_core_ids().filter(|cores| !cores.is_empty()).context("this system does not tell its cores")?;
     ensure!(options.cpus >= 1 && options.cpus <= options.possible_cpus, "{} CPUs of {} possible", options.cpus, options.possible_cpus);
-    ensure!(options.cpus <= cores.len(), "{} CPUs need as many cores, and this machine has {}", options.cpus, cores.len());
+    ensure!(
+        options.latency || options.cpus <= cores.len(),
+        "{} CPUs need as many cores, and this machine has {}",
+        options.cpus,
+        cores.len()
+    );
     ensure!(options.live >= options.cpus * MIN_LIVE_PER_CPU, "a live limit of {} is too small for {} CPUs", options.live, options.cpus);
     ensure!(options.seconds > 0.0 && options.rounds > 0, "nothing to measure");
     let strategies = named(&options.strategies, &STRATEGIES, "strategy", |&name| name)?;
@@ -83,8 +94,11 @@ fn run(options: &Options) -> Result<bool> {
 
     // SAFETY: per-CPU data is touched by the stage's threads only.
     let machine = unsafe { Machine::boot(options.possible_cpus) }.context("no machine")?;
-    let stage = Threads { machine, cores: cores[..options.cpus].to_vec() };
+    let stage = Threads { machine, cores: cores.iter().copied().cycle().take(options.cpus).collect() };
     clock::set_ticks_per_second(ticks_per_second());
+    if options.latency {
+        return latencies(options, &stage, &strategies);
+    }
 
     let nr_steps = workloads.len() * parts.len() * options.rounds * options.folio_orders.len() * strategies.len();
     let (mut step, mut is_clean) = (0, true);
@@ -106,6 +120,19 @@ fn run(options: &Options) -> Result<bool> {
         }
     }
     println!("@progress {nr_steps} {nr_steps} done");
+    Ok(is_clean)
+}
+
+/// Times single execs of each strategy, and tells whether every counter ended at zero.
+fn latencies(options: &Options, stage: &Threads, strategies: &[&str]) -> Result<bool> {
+    let mut is_clean = true;
+    for (step, strategy) in strategies.iter().enumerate() {
+        println!("@progress {step} {} exec, {strategy}", strategies.len());
+        let latency = latency::measure(strategy, stage, options.seconds)?;
+        println!("@latency {latency}");
+        is_clean &= latency.is_clean();
+    }
+    println!("@progress {0} {0} done", strategies.len());
     Ok(is_clean)
 }
 

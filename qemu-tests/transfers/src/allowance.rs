@@ -87,6 +87,8 @@ mod tests {
             upgrades_per_op: 0.0,
             write_misses_per_op: transfers_per_op,
             locked_per_op: 0.0,
+            hottest_line_per_op: transfers_per_op,
+            shared_locks: Vec::new(),
             causes: vec![cause],
         }
     }

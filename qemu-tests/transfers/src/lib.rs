@@ -19,4 +19,4 @@ pub use count::{count, read_report};
 pub use marks::Marks;
 pub use place::{Frame, Place, Places};
 pub use plugin::build_plugin;
-pub use row::{Cause, Row};
+pub use row::{Cause, Row, SharedLock};

@@ -30,8 +30,25 @@ pub struct Row {
     pub write_misses_per_op: f64,
     /// Instructions that lock the bus.
     pub locked_per_op: f64,
+    /// Transfers of the line that changes hands most often, one after the other: to write it, and as many to read it at most.
+    #[serde(default)]
+    pub hottest_line_per_op: f64,
+    /// What is done under each lock that several CPUs take, most first: by one CPU at a time.
+    #[serde(default)]
+    pub shared_locks: Vec<SharedLock>,
     /// Who causes the transfers, most first.
     pub causes: Vec<Cause>,
+}
+
+/// A lock, and what an execution does while it has it.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct SharedLock {
+    /// How often it is taken.
+    pub acquisitions_per_op: f64,
+    /// Instructions.
+    pub instructions_per_op: f64,
+    /// Lines that change hands, the lock's among them.
+    pub transfers_per_op: f64,
 }
 
 /// Two instructions that make a line change hands.
@@ -72,6 +89,16 @@ impl Row {
             upgrades_per_op: per_op(operation.nr_of(Kind::Upgrade)),
             write_misses_per_op: per_op(operation.nr_of(Kind::WriteMiss)),
             locked_per_op: per_op(operation.locked),
+            hottest_line_per_op: per_op(operation.hottest_line),
+            shared_locks: operation
+                .shared_locks
+                .iter()
+                .map(|lock| SharedLock {
+                    acquisitions_per_op: per_op(lock.acquisitions),
+                    instructions_per_op: per_op(lock.instructions),
+                    transfers_per_op: per_op(lock.transfers),
+                })
+                .collect(),
             causes,
         }
     }

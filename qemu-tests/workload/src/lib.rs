@@ -22,7 +22,7 @@ mod strategy;
 mod workloads;
 
 pub use crew::{Crew, CrewError, MIN_LIVE_PER_CPU, Orders, Tally};
-pub use round::{Part, Plan, Round, STRATEGIES, Stage, run};
+pub use round::{Part, Plan, Replay, Round, STRATEGIES, Stage, replay_exec, replay_of, run};
 pub use strategy::{
     Atomic, EVENTS_PER_FLUSH, Each, Grouped, Lazy, LinuxEach, LinuxGrouped, LinuxLazy, SoleUser, Split, Strategy, TaskCache,
 };

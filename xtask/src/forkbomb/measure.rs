@@ -35,7 +35,11 @@ pub fn build_native() -> Result<()> {
 impl Benches {
     /// Runs all series up to the first failure. What was measured until then is in `rounds`, one list for each series.
     pub fn run(&self, all: &[Series], rounds: &mut Vec<Vec<Round>>) -> Result<()> {
-        let mut progress = Progress::new(all.len());
+        self.run_shown(all, rounds, &mut Progress::new(all.len()))
+    }
+
+    /// The same as a part of a larger work: each series is a run of `progress`.
+    pub fn run_shown(&self, all: &[Series], rounds: &mut Vec<Vec<Round>>, progress: &mut Progress) -> Result<()> {
         for (index, series) in all.iter().enumerate() {
             let place = if series.native { "native" } else { "kernel" };
             let title = format!("{place}, {}", counted(series.cpus as usize, "CPU"));
@@ -43,8 +47,8 @@ impl Benches {
             rounds.push(Vec::new());
             let measured = rounds.last_mut().expect("pushed above");
             let outcome = match &self.kernel {
-                Some((machine, kernel)) if !series.native => boot(series, machine, kernel, &title, measured, &mut progress),
-                _ => run_native(series, &title, measured, &mut progress),
+                Some((machine, kernel)) if !series.native => boot(series, machine, kernel, &title, measured, progress),
+                _ => run_native(series, &title, measured, progress),
             };
             outcome.with_context(|| title)?;
             if let Some(strategy) = series.strategies.iter().find(|&name| measured.iter().all(|round| round.strategy != *name)) {
@@ -73,31 +77,40 @@ fn boot(series: &Series, machine: &Machine, kernel: &Kernel, title: &str, rounds
     Ok(ending.into_result()?)
 }
 
-/// A process that says what a kernel says.
 fn run_native(series: &Series, title: &str, rounds: &mut Vec<Round>, progress: &mut Progress) -> Result<()> {
+    let mut unreadable = Ok(());
+    native_lines(&series.native_arguments(), title, progress, |key, fields| {
+        if key == "@row" {
+            match Round::from_fields(fields.split(' ').filter_map(|word| word.split_once('='))) {
+                Ok(round) => rounds.push(round),
+                Err(error) => unreadable = Err(error),
+            }
+        }
+    })?;
+    unreadable
+}
+
+/// Runs the native process, which says what a kernel says, and calls `on_line` with the first word and the rest of each line that is not
+/// about the progress.
+pub fn native_lines(arguments: &[String], title: &str, progress: &mut Progress, mut on_line: impl FnMut(&str, &str)) -> Result<()> {
     let mut command = workspace::cargo();
-    command.args(["run", "--quiet", "--release", "--package", NATIVE_PACKAGE, "--"]).args(series.native_arguments());
+    command.args(["run", "--quiet", "--release", "--package", NATIVE_PACKAGE, "--"]).args(arguments);
     let mut process = Guarded::spawn(command.stdin(Stdio::null()).stdout(Stdio::piped())).context("cannot start cargo")?;
     let output = process.take_stdout().context("the process has no output")?;
-    let mut unreadable = Ok(());
     for line in BufReader::new(output).lines() {
         let line = line.context("the output cannot be read")?;
         match line.split_once(' ') {
-            Some(("@row", fields)) => match Round::from_fields(fields.split(' ').filter_map(|word| word.split_once('='))) {
-                Ok(round) => rounds.push(round),
-                Err(error) => unreadable = Err(error),
-            },
             Some(("@progress", step)) => {
                 let mut words = step.splitn(3, ' ');
                 if let (Some(Ok(done)), Some(Ok(total))) = (words.next().map(str::parse), words.next().map(str::parse)) {
                     progress.step(done, total, &format!("{title}: {}", words.next().unwrap_or_default()));
                 }
             }
+            Some((key, rest)) if key.starts_with('@') => on_line(key, rest),
             _ => progress.print(&line),
         }
     }
     let status = process.wait().context("the process is lost")?;
-    unreadable?;
     if !status.success() {
         bail!("{NATIVE_PACKAGE} failed: {status}");
     }

@@ -150,6 +150,24 @@ impl Series {
         series
     }
 
+    /// The counters of an exec alone, or also the processes around them, of all strategies on native threads.
+    pub fn execs(cpus: u32, possible_cpus: u32, parts: &[&'static str], seconds: Duration, rounds: u32) -> Series {
+        Series {
+            view: View::Alone,
+            native: true,
+            cpus,
+            possible_cpus,
+            workloads: vec![name(Workload::Exec)],
+            parts: parts.to_vec(),
+            strategies: Strategy::expanded(&[Strategy::All]),
+            live: 64 * cpus,
+            folio_orders: vec![0],
+            chunk_limit: None,
+            seconds,
+            rounds,
+        }
+    }
+
     /// How long the rounds take at least.
     pub fn duration(&self) -> Duration {
         let rows = self.workloads.len() * self.parts.len() * self.strategies.len() * self.folio_orders.len();
@@ -182,11 +200,12 @@ impl Series {
     pub fn kernel_words(&self) -> String {
         let limit = self.chunk_limit.map_or_else(String::new, |nr| format!(" chunks={nr}"));
         format!(
-            "seconds={} rounds={} strategies={} workloads={} live={} folio_orders={} shares={}{limit}",
+            "seconds={} rounds={} strategies={} workloads={} parts={} live={} folio_orders={} shares={}{limit}",
             self.seconds.as_secs_f64(),
             self.rounds,
             self.strategies.join(","),
             self.workloads.join(","),
+            self.parts.join(","),
             self.live,
             list(&self.folio_orders),
             self.shares()

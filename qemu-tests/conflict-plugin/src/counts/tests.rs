@@ -192,3 +192,56 @@ fn nested_and_unbegun_operations_are_reported() {
     let troubles = counts.report().troubles;
     assert!(troubles.len() == 2 && troubles[0].contains("operation 2 began on CPU 0 within operation 1"), "{troubles:?}");
 }
+
+/// One byte, as locks are.
+fn byte(counts: &mut Counts, cpu: usize, address: u64, is_locked: bool) {
+    counts.execute(cpu, is_locked);
+    counts.access(cpu, address, 1, Access::Write, HERE);
+}
+
+#[test]
+fn what_is_done_under_a_lock_of_several_cpus_is_counted_with_what_brings_the_lock() {
+    let mut counts = Counts::default();
+    for round in 0..=ROUNDS {
+        for cpu in 0..2 {
+            counts.mark(cpu, Marker::Begin(NUMBER));
+            counts.execute(cpu, false);
+            byte(&mut counts, cpu, A, true);
+            counts.execute(cpu, false);
+            counts.access(cpu, B, 8, Access::Write, HERE);
+            // A lock of this CPU's alone.
+            let own = B + (1 + cpu as u64) * LINE_BYTES;
+            byte(&mut counts, cpu, own, true);
+            byte(&mut counts, cpu, own, false);
+            byte(&mut counts, cpu, A, false);
+            counts.execute(cpu, false);
+            counts.mark(cpu, Marker::End);
+        }
+        if round == 0 {
+            counts.mark(0, Marker::Forget(NUMBER));
+        }
+    }
+    let operation = counts.report().operations.remove(0);
+    let nr = 2 * ROUNDS;
+    let [lock] = &operation.shared_locks[..] else { panic!("{operation:?}") };
+    // Behind the instruction that takes it, up to the one that gives it back.
+    assert_eq!((lock.address, lock.acquisitions, lock.instructions, lock.transfers), (A, nr, 4 * nr, 2 * nr));
+    assert_eq!((operation.instructions, operation.nr_transfers(), operation.hottest_line), (7 * nr, 2 * nr, nr));
+}
+
+#[test]
+fn the_hottest_line_is_that_of_most_transfers_whoever_causes_them() {
+    let operation = rounds(2, |cpu| {
+        let instruction = if cpu == 0 { HERE } else { THERE };
+        vec![(A, Access::Write, instruction), (A_TOO, Access::Read, instruction), (B, Access::Read, instruction)]
+    });
+    assert_eq!((operation.nr_transfers(), operation.hottest_line), (2 * ROUNDS, 2 * ROUNDS));
+    assert_eq!(operation.shared_locks, []);
+}
+
+#[test]
+fn readers_of_a_line_do_not_wait_for_each_other() {
+    let operation = rounds(64, |cpu| vec![(A, if cpu == 0 { Access::Write } else { Access::Read }, HERE)]);
+    // A write each round, and the first read after it; the other 62 reads are at once.
+    assert_eq!((operation.nr_transfers(), operation.hottest_line), (64 * ROUNDS, 2 * ROUNDS));
+}

@@ -1,6 +1,6 @@
 //! CPUs fork, exec and exit simulated address spaces, whose counters are kept in different ways, in turns.
 //!
-//! Words of the command line: `seconds=5` for each strategy, `strategies=each,grouped`, `workloads=bomb`, `live=512` processes at most,
+//! Words of the command line: `seconds=5` for each strategy, `strategies=each,grouped`, `workloads=bomb`, `parts=whole`, `live=512` processes at most,
 //! `folio_orders=0`, `shares=true` to time what counters and the list's lock take, `rounds=5`, `chunks=3` to limit the memory for per-CPU
 //! objects. Each strategy has the same number of rounds, and every round reports a row; what a machine does to one strategy by getting
 //! slower it does to all.
@@ -91,6 +91,7 @@ mod kernel {
         let shares = option(words, "shares").unwrap_or(false);
         let strategies: Vec<_> = words.value("strategies").unwrap_or("each,grouped").split(',').collect();
         let workloads: Vec<_> = words.value("workloads").unwrap_or("bomb").split(',').map(workload).collect();
+        let parts: Vec<_> = words.value("parts").unwrap_or("whole").split(',').map(part).collect();
         let folio_orders: Vec<u32> =
             words.value("folio_orders").unwrap_or("0").split(',').map(|text| number("folio_orders", text)).collect();
         if let Some(nr_chunks) = option(words, "chunks") {
@@ -100,20 +101,22 @@ mod kernel {
         smp::start(boot, UNIT_BYTES);
         pcpu::alloc::set_source(&LIMITED);
         clock::set_ticks_per_second(time::tsc_hz());
-        let nr_steps = nr_rounds * strategies.len() * workloads.len() * folio_orders.len();
+        let nr_steps = nr_rounds * strategies.len() * workloads.len() * parts.len() * folio_orders.len();
         let mut step = 0;
         let mut is_clean = true;
         for &workload in &workloads {
-            for _ in 0..nr_rounds {
-                for &folio_order in &folio_orders {
-                    for strategy in &strategies {
-                        defmt::println!("@progress {=usize} {=usize} {=str}, {=str}", step, nr_steps, workload.name(), strategy);
-                        let orders = Orders { workload, live, folio_order, shares };
-                        let plan = Plan { orders, part: Part::Whole, seconds: seconds / nr_rounds as f64 };
-                        let round = workload::run(strategy, &Cpus, &plan).unwrap_or_else(|error| panic!("{error}"));
-                        defmt::println!("@row {=str}", round.to_string().as_str());
-                        is_clean &= round.is_clean();
-                        step += 1;
+            for &part in &parts {
+                for _ in 0..nr_rounds {
+                    for &folio_order in &folio_orders {
+                        for strategy in &strategies {
+                            defmt::println!("@progress {=usize} {=usize} {=str}, {=str}", step, nr_steps, workload.name(), strategy);
+                            let orders = Orders { workload, live, folio_order, shares };
+                            let plan = Plan { orders, part, seconds: seconds / nr_rounds as f64 };
+                            let round = workload::run(strategy, &Cpus, &plan).unwrap_or_else(|error| panic!("{error}"));
+                            defmt::println!("@row {=str}", round.to_string().as_str());
+                            is_clean &= round.is_clean();
+                            step += 1;
+                        }
                     }
                 }
             }
@@ -124,6 +127,10 @@ mod kernel {
 
     fn workload(name: &str) -> Workload {
         Workload::from_name(name).unwrap_or_else(|| panic!("there is no workload `{name}`"))
+    }
+
+    fn part(name: &str) -> Part {
+        Part::from_name(name).unwrap_or_else(|| panic!("there is no part `{name}`"))
     }
 
     /// The value of `key=value`, if there is one.

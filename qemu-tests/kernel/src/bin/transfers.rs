@@ -32,9 +32,9 @@ mod kernel {
     };
     use pcpu_boot::{BootInfo, CommandLine, Exit, exit, interrupts, smp};
     use spin::mutex::SpinMutex;
-    use workload::lifetime::{CHILD_RUN, EXEC_NEW, EXEC_TEARDOWN, EXIT_TEARDOWN, FORK_COPY, FORK_EXIT, FORK_RUN, PROGRAM_RUN, Update};
+    use workload::lifetime::{FORK_COPY, FORK_EXIT, FORK_RUN, Update};
     use workload::linux_like::LinuxLike;
-    use workload::{Grouped, Lazy, LinuxGrouped, Strategy};
+    use workload::{Atomic, Each, Grouped, Lazy, LinuxEach, LinuxGrouped, LinuxLazy, SoleUser, Split, Strategy, replay_exec};
     use x86_64::registers::rflags::{self, RFlags};
 
     pcpu_boot::entry!(main);
@@ -180,7 +180,9 @@ mod kernel {
         ("limit_add", limit_add),
         ("read", read),
         ("bounds", bounds),
+        ("read_all", read_all),
         ("sum/touched_2", sum_touched_2),
+        ("sum/touched_all", sum_touched_all),
         ("alloc_free/16", alloc_free_16),
         ("allocate/16", allocate_16),
         ("free/16", free_16),
@@ -188,11 +190,17 @@ mod kernel {
         ("set4_new_drop", set4_new_drop),
         ("lazy4_new_drop", lazy4_new_drop),
         ("fork_exit", fork_exit),
-        ("exec", exec),
         ("fork_exit/lazy", fork_exit_lazy),
-        ("exec/lazy", exec_lazy),
         ("fork_exit/linux_grouped", fork_exit_linux_grouped),
-        ("exec/linux_grouped", exec_linux_grouped),
+        ("exec/atomic", exec_atomic),
+        ("exec/split", exec_split),
+        ("exec/linux-each", exec_linux_each),
+        ("exec/linux-grouped", exec_linux_grouped),
+        ("exec/linux-lazy", exec_linux_lazy),
+        ("exec/each", exec_each),
+        ("exec/grouped", exec_grouped),
+        ("exec/lazy", exec_lazy),
+        ("exec/sole-user", exec_sole_user),
         ("linux_like_alloc_free", linux_like_alloc_free),
         ("atomic_add", atomic_add),
         ("sharded_atomic_add", sharded_atomic_add),
@@ -276,14 +284,8 @@ mod kernel {
 
     /// The counters' part of a whole process.
     fn fork_exec_and_exit<S: Strategy>(pin: Pinned<'_>) {
-        let copy = counters::<S>();
-        apply(pin, &copy, &[FORK_COPY, CHILD_RUN]);
-        let own = counters::<S>();
-        apply(pin, &own, &[EXEC_NEW]);
-        apply(pin, &copy, &[EXEC_TEARDOWN]);
-        drop_checked(copy);
-        apply(pin, &own, &[PROGRAM_RUN, EXIT_TEARDOWN]);
-        drop_checked(own);
+        let nonzero = replay_exec::<S>(pin).unwrap_or_else(|error| panic!("{} counters: {error}", S::NAME));
+        assert_eq!(nonzero, 0, "{} counters did not end at zero", S::NAME);
     }
 
     fn static_add(all_cpus: &AllCpus) {
@@ -405,17 +407,34 @@ mod kernel {
         });
     }
 
-    /// The boot CPU sums what it and its neighbour have added to since it did so last.
+    fn read_all(all_cpus: &AllCpus) {
+        let counters = apart(CounterSet::new([0; 4]).expect("memory for counters"));
+        let counters = &**counters;
+        all_cpus.repeat::<44>(move |_, _| {
+            counters.add(2, 1);
+            black_box(marked!(44, "read_all", counters.read_all()));
+        });
+    }
+
     fn sum_touched_2(all_cpus: &AllCpus) {
+        sum::<16>(all_cpus, 2, |counter| marked!(16, "sum/touched_2", counter.sum()));
+    }
+
+    fn sum_touched_all(all_cpus: &AllCpus) {
+        sum::<45>(all_cpus, all_cpus.nr_cpus, |counter| marked!(45, "sum/touched_all", counter.sum()));
+    }
+
+    /// The boot CPU sums what so many CPUs, it among them, have added to since it did so last.
+    fn sum<const NUMBER: u16>(all_cpus: &AllCpus, nr_touched: usize, sum: impl Fn(&Counter) -> i64 + Copy + Sync) {
         let counter = apart(Counter::new(0).expect("memory for a counter"));
         let counter = &**counter;
-        all_cpus.repeat::<16>(|cpu, round| {
-            if cpu.index() < 2 {
+        all_cpus.repeat::<NUMBER>(|cpu, round| {
+            if cpu.index() < nr_touched {
                 counter.add(hit(round));
             }
             all_cpus.wait();
             if cpu == CpuId::BOOT {
-                black_box(marked!(16, "sum/touched_2", counter.sum()));
+                black_box(sum(counter));
             }
             all_cpus.wait();
         });
@@ -473,24 +492,48 @@ mod kernel {
         all_cpus.repeat_less::<23>(|_, _| pinned(|pin| marked!(23, "fork_exit", fork_and_exit::<Grouped>(pin))));
     }
 
-    fn exec(all_cpus: &AllCpus) {
-        all_cpus.repeat_less::<24>(|_, _| pinned(|pin| marked!(24, "exec", fork_exec_and_exit::<Grouped>(pin))));
-    }
-
     fn fork_exit_lazy(all_cpus: &AllCpus) {
         all_cpus.repeat_less::<25>(|_, _| pinned(|pin| marked!(25, "fork_exit/lazy", fork_and_exit::<Lazy>(pin))));
-    }
-
-    fn exec_lazy(all_cpus: &AllCpus) {
-        all_cpus.repeat_less::<26>(|_, _| pinned(|pin| marked!(26, "exec/lazy", fork_exec_and_exit::<Lazy>(pin))));
     }
 
     fn fork_exit_linux_grouped(all_cpus: &AllCpus) {
         all_cpus.repeat_less::<27>(|_, _| pinned(|pin| marked!(27, "fork_exit/linux_grouped", fork_and_exit::<LinuxGrouped>(pin))));
     }
 
+    fn exec_atomic(all_cpus: &AllCpus) {
+        all_cpus.repeat_less::<24>(|_, _| pinned(|pin| marked!(24, "exec/atomic", fork_exec_and_exit::<Atomic>(pin))));
+    }
+
+    fn exec_split(all_cpus: &AllCpus) {
+        all_cpus.repeat_less::<26>(|_, _| pinned(|pin| marked!(26, "exec/split", fork_exec_and_exit::<Split>(pin))));
+    }
+
+    fn exec_linux_each(all_cpus: &AllCpus) {
+        all_cpus.repeat_less::<28>(|_, _| pinned(|pin| marked!(28, "exec/linux-each", fork_exec_and_exit::<LinuxEach>(pin))));
+    }
+
     fn exec_linux_grouped(all_cpus: &AllCpus) {
-        all_cpus.repeat_less::<28>(|_, _| pinned(|pin| marked!(28, "exec/linux_grouped", fork_exec_and_exit::<LinuxGrouped>(pin))));
+        all_cpus.repeat_less::<38>(|_, _| pinned(|pin| marked!(38, "exec/linux-grouped", fork_exec_and_exit::<LinuxGrouped>(pin))));
+    }
+
+    fn exec_linux_lazy(all_cpus: &AllCpus) {
+        all_cpus.repeat_less::<39>(|_, _| pinned(|pin| marked!(39, "exec/linux-lazy", fork_exec_and_exit::<LinuxLazy>(pin))));
+    }
+
+    fn exec_each(all_cpus: &AllCpus) {
+        all_cpus.repeat_less::<40>(|_, _| pinned(|pin| marked!(40, "exec/each", fork_exec_and_exit::<Each>(pin))));
+    }
+
+    fn exec_grouped(all_cpus: &AllCpus) {
+        all_cpus.repeat_less::<41>(|_, _| pinned(|pin| marked!(41, "exec/grouped", fork_exec_and_exit::<Grouped>(pin))));
+    }
+
+    fn exec_lazy(all_cpus: &AllCpus) {
+        all_cpus.repeat_less::<42>(|_, _| pinned(|pin| marked!(42, "exec/lazy", fork_exec_and_exit::<Lazy>(pin))));
+    }
+
+    fn exec_sole_user(all_cpus: &AllCpus) {
+        all_cpus.repeat_less::<43>(|_, _| pinned(|pin| marked!(43, "exec/sole-user", fork_exec_and_exit::<SoleUser>(pin))));
     }
 
     fn linux_like_alloc_free(all_cpus: &AllCpus) {

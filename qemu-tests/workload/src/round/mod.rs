@@ -10,6 +10,7 @@ use alloc::string::{String, ToString};
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 use drift::Drift;
+pub use replay::replay_exec;
 use pcpu::{CpuId, Pinned};
 use spin::mutex::SpinMutex;
 
@@ -141,24 +142,38 @@ impl fmt::Display for Round {
 
 type Run = fn(&dyn Stage, &Plan) -> Result<Round, String>;
 
-const RUNS: [(&str, Run); 9] = [
-    (Atomic::NAME, run_one::<Atomic>),
-    (Split::NAME, run_one::<Split>),
-    (LinuxEach::NAME, run_one::<LinuxEach>),
-    (LinuxGrouped::NAME, run_one::<LinuxGrouped>),
-    (LinuxLazy::NAME, run_one::<LinuxLazy>),
-    (Each::NAME, run_one::<Each>),
-    (Grouped::NAME, run_one::<Grouped>),
-    (Lazy::NAME, run_one::<Lazy>),
-    (SoleUser::NAME, run_one::<SoleUser>),
+/// What can be done with a strategy that is known by its name.
+struct Named {
+    name: &'static str,
+    run: Run,
+    replay: Replay,
+}
+
+/// What the counters of one fork, exec and exit go through. Gives how many of them did not end at 0, and fails without memory.
+pub type Replay = fn(Pinned<'_>) -> Result<u64, String>;
+
+const fn named<S: Strategy>() -> Named {
+    Named { name: S::NAME, run: run_one::<S>, replay: |pin| replay_exec::<S>(pin).map_err(|error| error.to_string()) }
+}
+
+const NAMED: [Named; 9] = [
+    named::<Atomic>(),
+    named::<Split>(),
+    named::<LinuxEach>(),
+    named::<LinuxGrouped>(),
+    named::<LinuxLazy>(),
+    named::<Each>(),
+    named::<Grouped>(),
+    named::<Lazy>(),
+    named::<SoleUser>(),
 ];
 
 /// The names of all strategies.
-pub const STRATEGIES: [&str; RUNS.len()] = {
-    let mut names = [""; RUNS.len()];
+pub const STRATEGIES: [&str; NAMED.len()] = {
+    let mut names = [""; NAMED.len()];
     let mut index = 0;
     while index < names.len() {
-        names[index] = RUNS[index].0;
+        names[index] = NAMED[index].name;
         index += 1;
     }
     names
@@ -169,10 +184,15 @@ pub const STRATEGIES: [&str; RUNS.len()] = {
 /// # Errors
 /// There is no such strategy, or the plan cannot be followed: a line that says why.
 pub fn run(strategy: &str, stage: &dyn Stage, plan: &Plan) -> Result<Round, String> {
-    match RUNS.iter().find(|(name, _)| *name == strategy) {
-        Some((_, run)) => run(stage, plan),
+    match NAMED.iter().find(|named| named.name == strategy) {
+        Some(named) => (named.run)(stage, plan),
         None => Err(alloc::format!("there is no strategy `{strategy}`")),
     }
+}
+
+/// The replay of the strategy of that name.
+pub fn replay_of(strategy: &str) -> Option<Replay> {
+    NAMED.iter().find(|named| named.name == strategy).map(|named| named.replay)
 }
 
 fn run_one<S: Strategy>(stage: &dyn Stage, plan: &Plan) -> Result<Round, String> {

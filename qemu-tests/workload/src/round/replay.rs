@@ -26,6 +26,14 @@ pub(super) fn work<S: Strategy>(pin: Pinned<'_>, part: Part, mut time_is_up: imp
     tally
 }
 
+/// What the counters of one fork, exec and exit go through: [`Part::Counters`] once. Counts those that did not end at 0.
+///
+/// # Errors
+/// There is no memory for counters.
+pub fn replay_exec<S: Strategy>(pin: Pinned<'_>) -> Result<u64, S::Error> {
+    lifetime::<S>(pin, true)
+}
+
 /// Two spaces' counters: those of the copy, and the program's.
 fn lifetime<S: Strategy>(pin: Pinned<'_>, updates: bool) -> Result<u64, S::Error> {
     let mut task = S::Task::default();
