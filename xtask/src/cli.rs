@@ -70,6 +70,7 @@ Examples:
   cargo xtask forkbomb --workload all --strategy all --seconds 0.3
   cargo xtask forkbomb --native --possible-cpus 256 --workload exec --strategy linux-grouped,grouped,atomic
   cargo xtask forkbomb --native --workload doexec --folio-order 0,2,4
+  cargo xtask forkbomb --profile --workload doexec     where the instructions of each strategy are
   cargo xtask forkbomb --cpus 2 --seconds 1            a short look
   cargo xtask forkbomb --cpus 4,16 --json rows.json    the rows as JSON too")]
 pub struct Forkbomb {
@@ -108,6 +109,10 @@ pub struct Forkbomb {
     /// Native threads of this machine instead of a kernel in QEMU, one pinned to each core
     #[arg(long)]
     pub native: bool,
+
+    /// Print in which functions the instructions are, ten for each strategy, instead of rates; one workload [default: exec]
+    #[arg(long, conflicts_with_all = ["native", "folio_order", "chunk_limit"])]
+    pub profile: bool,
 
     /// How many CPUs per-CPU memory is laid out for, though fewer run
     #[arg(long, value_name = "N", requires = "native", allow_hyphen_values = true, value_parser = number_in(1..=1024))]
@@ -154,7 +159,7 @@ pub struct Test {
 impl Forkbomb {
     /// Nothing was chosen: all tables are wanted.
     pub fn is_everything(&self) -> bool {
-        let nothing = (self.seconds, self.live, self.chunk_limit, self.native) == (None, None, None, false);
+        let nothing = (self.seconds, self.live, self.chunk_limit, self.native, self.profile) == (None, None, None, false, false);
         nothing && self.cpus.is_empty() && self.folio_order.is_empty() && self.workload.is_empty() && self.strategy.is_empty()
     }
 }

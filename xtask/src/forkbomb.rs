@@ -1,25 +1,32 @@
 //! `cargo xtask forkbomb`.
 
 pub mod measure;
+mod profile;
 pub mod series;
 mod tables;
 
-use crate::cli::{Forkbomb, command_line};
+use crate::cli::{Forkbomb, Strategy, Workload, command_line, name};
 use crate::host::Host;
+use crate::progress::Progress;
 use crate::report::{Destination, Report};
 use crate::rows::{Row, summarize};
 use crate::{legend, qemu_install, table, workspace};
 use anyhow::{Error, Result, bail};
 use kernel_runner::Machine;
 use measure::Benches;
+use profile::Profiled;
 use series::{Series, View};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Measures, prints the tables and writes the JSON file. What was measured before a failure is printed and written all the same.
 pub fn run(options: &Forkbomb) -> Result<ExitCode> {
     let destination = options.json.as_deref().map(Destination::new).transpose()?;
     if let Some(reason) = options.accel.unavailable() {
         bail!(reason);
+    }
+    if options.profile {
+        return run_profile(options, destination.as_ref());
     }
     let mut host = Host::native();
     let all = Series::of(options, &host);
@@ -47,6 +54,51 @@ pub fn run(options: &Forkbomb) -> Result<ExitCode> {
     measured?;
     println!("{verdict}");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Boots once for each number of CPUs, and prints where the instructions are.
+fn run_profile(options: &Forkbomb, destination: Option<&Destination>) -> Result<ExitCode> {
+    let workload = match Workload::expanded(&options.workload).as_slice() {
+        [] => name(Workload::Exec),
+        [one] => one.clone(),
+        _ => bail!("`--profile` is of one workload"),
+    };
+    let strategies = match options.strategy.as_slice() {
+        [] => Strategy::expanded(&[Strategy::All]),
+        some => Strategy::expanded(some),
+    };
+    let machine = Machine { accel: options.accel, qemu_args: options.qemu_args.clone(), ..qemu_install::find_or_install()? };
+    let kernel = workspace::kernel("forkbomb", options.target)?;
+    let cpus = if options.cpus.is_empty() { vec![2] } else { options.cpus.clone() };
+    let mut progress = Progress::new(cpus.len());
+    let (mut rows, mut outcome) = (Vec::new(), Ok(()));
+    for &cpus in &cpus {
+        let profiled = Profiled {
+            workload: workload.clone(),
+            strategies: strategies.clone(),
+            cpus,
+            live: options.live.unwrap_or(cpus * options.live_per_cpu),
+            seconds: options.seconds.unwrap_or(Duration::from_millis(500)),
+        };
+        let stage = table::counted(cpus as usize, "CPU");
+        progress.stage(&format!("{stage}: booting"));
+        match profiled.count(&machine, &kernel, &mut progress, &stage) {
+            Ok(counted) => {
+                progress.print(&profile::render(&counted));
+                rows.extend(counted);
+            }
+            Err(error) => {
+                outcome = Err(error.context(stage));
+                break;
+            }
+        }
+        progress.boot_done();
+    }
+    drop(progress);
+    if let Some(destination) = destination.filter(|_| !rows.is_empty()) {
+        destination.write(&Report { machine: &Host::of(&machine), command: command_line(), rows: &rows })?;
+    }
+    outcome.map(|()| ExitCode::SUCCESS)
 }
 
 /// Neighbours that are one table are printed as one.

@@ -4,6 +4,7 @@
 //! * [`counts`]: what the operations did.
 //! * `locks`: what they did one at a time.
 //! * [`marker`]: how a guest marks them.
+//! * [`profile`]: which instructions they were, and nothing else.
 //! * [`report`]: what the plugin writes when the guest ends.
 //!
 //! The README of this folder shows how to load it.
@@ -13,6 +14,7 @@ pub mod counts;
 mod cpu_set;
 mod locks;
 pub mod marker;
+pub mod profile;
 mod qemu;
 pub mod report;
 

@@ -8,10 +8,11 @@
 use crate::caches::Access;
 use crate::counts::Counts;
 use crate::marker::{self, Marker};
+use crate::profile::{Block, Profiler};
 use libc::{c_char, c_int, c_uint, c_void};
 use std::ffi::CStr;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::{fs, slice};
 
 /// The version of QEMU's API that the plugin asks for; QEMU reads it after [`choose_version`].
@@ -75,6 +76,7 @@ qemu_functions! {
     fn insn_vaddr(*mut c_void) -> u64;
     // Before `COPYING_VERSION` it takes the first argument alone and returns a pointer to the bytes.
     fn insn_data(*mut c_void, *mut c_void, usize) -> *const u8;
+    fn register_vcpu_tb_exec_cb(*mut c_void, extern "C" fn(c_uint, *mut c_void), c_int, *mut c_void);
     fn register_vcpu_insn_exec_cb(*mut c_void, extern "C" fn(c_uint, *mut c_void), c_int, *mut c_void);
     fn register_vcpu_mem_cb(*mut c_void, extern "C" fn(c_uint, u32, u64, *mut c_void), c_int, c_int, *mut c_void);
     fn mem_size_shift(u32) -> c_uint;
@@ -110,7 +112,15 @@ struct Plugin {
     out: PathBuf,
     /// Lines are told apart by their physical addresses, which costs most of the time: for guests that map memory twice.
     is_physical: bool,
-    counts: Mutex<Counts>,
+    counted: Counted,
+}
+
+/// What is counted between marks.
+enum Counted {
+    /// Lines that change hands.
+    Transfers(Mutex<Counts>),
+    /// Instructions alone.
+    Instructions(Box<Profiler>),
 }
 
 static PLUGIN: OnceLock<Plugin> = OnceLock::new();
@@ -121,8 +131,11 @@ impl Plugin {
         PLUGIN.get().expect("QEMU calls back after the plugin is installed")
     }
 
-    fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    /// Does what is to be done where transfers are counted; their callbacks are registered there only.
+    fn with_counts(&self, f: impl FnOnce(&mut Counts)) {
+        if let Counted::Transfers(counts) = &self.counted {
+            f(&mut counts.lock().unwrap_or_else(PoisonError::into_inner));
+        }
     }
 }
 
@@ -164,17 +177,24 @@ fn install(id: PluginId, info: &Info, arguments: impl Iterator<Item = String>) -
     }
     let mut out = None;
     let mut is_physical = true;
+    let mut counted = Counted::Transfers(Mutex::default());
     for argument in arguments {
         match argument.split_once('=') {
             Some(("out", path)) => out = Some(PathBuf::from(path)),
             Some(("address", "physical")) => is_physical = true,
             Some(("address", "virtual")) => is_physical = false,
-            _ => return Err(format!("`{argument}` is not an argument: out=FILE, address=physical or address=virtual are")),
+            Some(("count", "transfers")) => counted = Counted::Transfers(Mutex::default()),
+            Some(("count", "instructions")) => counted = Counted::Instructions(Box::default()),
+            _ => {
+                return Err(format!(
+                    "`{argument}` is not an argument: out=FILE, count=transfers or count=instructions, and address=physical or address=virtual are"
+                ));
+            }
         }
     }
     let out = out.ok_or("the argument out=FILE is missing: where to write the report")?;
     let qemu = Qemu::find(info.version_cur).map_err(|name| format!("this QEMU has no `{name}`"))?;
-    let plugin = PLUGIN.get_or_init(|| Plugin { qemu, out, is_physical, counts: Mutex::default() });
+    let plugin = PLUGIN.get_or_init(|| Plugin { qemu, out, is_physical, counted });
     // SAFETY: QEMU's functions, called as its documentation says.
     unsafe {
         (plugin.qemu.register_vcpu_tb_trans_cb)(id, translated);
@@ -183,20 +203,29 @@ fn install(id: PluginId, info: &Info, arguments: impl Iterator<Item = String>) -
     Ok(())
 }
 
-/// QEMU has translated a block: asks to be called for each of its instructions.
+/// QEMU has translated a block: asks to be called for what is counted.
 extern "C" fn translated(_: PluginId, block: *mut c_void) {
-    let qemu = &Plugin::get().qemu;
+    let Plugin { qemu, counted, .. } = Plugin::get();
     // SAFETY: QEMU's functions on what it handed over, which is valid during this call; the address of an instruction goes with its
-    // callbacks as a number.
+    // callbacks as a number, and a block of the profiler's lives for ever.
     unsafe {
-        for index in 0..(qemu.tb_n_insns)(block) {
-            let instruction = (qemu.tb_get_insn)(block, index);
+        let instructions = || (0..(qemu.tb_n_insns)(block)).map(|index| (qemu.tb_get_insn)(block, index));
+        if let Counted::Instructions(profiler) = counted {
+            let own = profiler.block(instructions().map(|instruction| (qemu.insn_vaddr)(instruction)));
+            (qemu.register_vcpu_tb_exec_cb)(block, entered, NO_REGISTERS, (&raw const *own).cast_mut().cast());
+        }
+        for instruction in instructions() {
             let address = (qemu.insn_vaddr)(instruction) as usize as *mut c_void;
             let mut buffer = [0; MAX_INSTRUCTION_BYTES];
             let bytes = bytes(qemu, instruction, &mut buffer);
             if let Some(number) = marker_number(bytes) {
                 (qemu.register_vcpu_insn_exec_cb)(instruction, marked, NO_REGISTERS, number as usize as *mut c_void);
-            } else if marker::is_locked(bytes) {
+                continue;
+            }
+            if matches!(counted, Counted::Instructions(_)) {
+                continue;
+            }
+            if marker::is_locked(bytes) {
                 (qemu.register_vcpu_insn_exec_cb)(instruction, executed_locked, NO_REGISTERS, address);
                 (qemu.register_vcpu_mem_cb)(instruction, accessed_locked, NO_REGISTERS, READS_AND_WRITES, address);
             } else {
@@ -231,17 +260,26 @@ fn marker_number(instruction: &[u8]) -> Option<u32> {
 }
 
 extern "C" fn marked(cpu: c_uint, number: *mut c_void) {
-    if let Some(marker) = Marker::from_number(number as usize as u32) {
-        Plugin::get().counts().mark(cpu as usize, marker);
+    let Some(marker) = Marker::from_number(number as usize as u32) else { return };
+    match &Plugin::get().counted {
+        Counted::Transfers(counts) => counts.lock().unwrap_or_else(PoisonError::into_inner).mark(cpu as usize, marker),
+        Counted::Instructions(profiler) => profiler.mark(cpu as usize, marker),
+    }
+}
+
+extern "C" fn entered(cpu: c_uint, block: *mut c_void) {
+    if let Counted::Instructions(profiler) = &Plugin::get().counted {
+        // SAFETY: the profiler's, which `translated` handed over.
+        profiler.execute(cpu as usize, unsafe { &*block.cast::<Block>() });
     }
 }
 
 extern "C" fn executed(cpu: c_uint, _: *mut c_void) {
-    Plugin::get().counts().execute(cpu as usize, false);
+    Plugin::get().with_counts(|counts| counts.execute(cpu as usize, false));
 }
 
 extern "C" fn executed_locked(cpu: c_uint, _: *mut c_void) {
-    Plugin::get().counts().execute(cpu as usize, true);
+    Plugin::get().with_counts(|counts| counts.execute(cpu as usize, true));
 }
 
 extern "C" fn accessed(cpu: c_uint, info: u32, address: u64, instruction: *mut c_void) {
@@ -271,13 +309,16 @@ fn access(plugin: &Plugin, cpu: c_uint, info: u32, mut address: u64, access: Acc
     }
     // SAFETY: QEMU's function on what it handed over.
     let bytes = 1 << unsafe { (plugin.qemu.mem_size_shift)(info) };
-    plugin.counts().access(cpu as usize, address, bytes, access, instruction as usize as u64);
+    plugin.with_counts(|counts| counts.access(cpu as usize, address, bytes, access, instruction as usize as u64));
 }
 
 extern "C" fn ended(_: PluginId, _: *mut c_void) {
     let plugin = Plugin::get();
-    let written = serde_json::to_vec(&plugin.counts().report()).map_err(Into::into).and_then(|report| fs::write(&plugin.out, report));
-    if let Err(error) = written {
+    let report = match &plugin.counted {
+        Counted::Transfers(counts) => serde_json::to_vec(&counts.lock().unwrap_or_else(PoisonError::into_inner).report()),
+        Counted::Instructions(profiler) => serde_json::to_vec(&profiler.profile()),
+    };
+    if let Err(error) = report.map_err(Into::into).and_then(|report| fs::write(&plugin.out, report)) {
         eprintln!("conflict-plugin: cannot write {}: {error}", plugin.out.display());
     }
 }

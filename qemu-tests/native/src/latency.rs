@@ -65,13 +65,7 @@ pub fn measure(strategy: &str, stage: &Threads, seconds: f64) -> Result<Latency>
         let seen = work();
         all.lock().unwrap_or_else(PoisonError::into_inner).push(seen);
     });
-    let mut total = Latency {
-        strategy: strategy.to_owned(),
-        threads: stage.nr_cpus(),
-        seconds,
-        times: histogram()?,
-        nonzero_counters: 0,
-    };
+    let mut total = Latency { strategy: strategy.to_owned(), threads: stage.nr_cpus(), seconds, times: histogram()?, nonzero_counters: 0 };
     for seen in all.into_inner().unwrap_or_else(PoisonError::into_inner) {
         let seen = seen.map_err(Error::msg)?;
         total.times.add(&seen.times).context("times cannot be added up")?;

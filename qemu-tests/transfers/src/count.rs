@@ -33,18 +33,36 @@ pub fn count(
     }
     let folder = tempfile::tempdir().context("no folder for the plugin's report")?;
     let out = folder.path().join("report.json");
+    boot(machine, plugin, &["address=virtual"], &["-icount", TIME], &out, (kernel, words), on_event)?;
+    read_report(&out, machine.cpus, marks)
+}
+
+/// Boots a kernel under the plugin, with these arguments and these of QEMU's, to its end.
+pub(crate) fn boot(
+    machine: &Machine,
+    plugin: &Path,
+    plugin_args: &[&str],
+    qemu_args: &[&str],
+    out: &Path,
+    (kernel, words): (&Kernel, &str),
+    on_event: impl FnMut(Event),
+) -> Result<()> {
     let mut load = OsString::from(plugin);
-    load.push(",address=virtual,out=");
-    load.push(&out);
+    for argument in plugin_args {
+        load.push(",");
+        load.push(argument);
+    }
+    load.push(",out=");
+    load.push(out);
     let mut machine = machine.clone();
-    machine.qemu_args.extend(["-icount".into(), TIME.into(), "-plugin".into(), load]);
+    machine.qemu_args.extend(qemu_args.iter().map(OsString::from));
+    machine.qemu_args.extend(["-plugin".into(), load]);
     match machine.boot(kernel, words, on_event) {
         Ending::CouldNotStart { reason } if reason.contains("-plugin: invalid option") => {
             bail!("this QEMU has no plugins: it was built without them, as `--enable-plugins` tells its configure script")
         }
-        ending => ending.into_result()?,
+        ending => Ok(ending.into_result()?),
     }
-    read_report(&out, machine.cpus, marks)
 }
 
 /// Makes rows of the plugin's report on a kernel with so many CPUs.

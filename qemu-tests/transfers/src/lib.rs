@@ -3,6 +3,7 @@
 //! * [`Marks`]: the operations that an ELF file marks.
 //! * [`build_plugin`]: the plugin that counts.
 //! * [`count`]: boots a kernel under it, and makes a [`Row`] of each operation.
+//! * [`profile()`]: boots a kernel under it, and tells which functions the instructions are in.
 //! * [`read_report`]: makes rows of what the plugin wrote under a QEMU that somebody else started.
 //! * [`Allowance`]: what operations may cost.
 
@@ -11,6 +12,7 @@ mod count;
 mod marks;
 mod place;
 mod plugin;
+mod profile;
 mod row;
 
 pub use allowance::Allowance;
@@ -19,4 +21,5 @@ pub use count::{count, read_report};
 pub use marks::Marks;
 pub use place::{Frame, Place, Places};
 pub use plugin::build_plugin;
+pub use profile::{Profile, Symbol, profile};
 pub use row::{Cause, Row, SharedLock};

@@ -27,8 +27,7 @@ pub struct Section {
 
 impl From<&Row> for Counts {
     fn from(row: &Row) -> Self {
-        let section =
-            |lock: &::transfers::SharedLock| Section { instructions: lock.instructions_per_op, transfers: lock.transfers_per_op };
+        let section = |lock: &::transfers::SharedLock| Section { instructions: lock.instructions_per_op, transfers: lock.transfers_per_op };
         Counts {
             instructions: row.instructions_per_op,
             transfers: row.transfers_per_op,
@@ -134,7 +133,8 @@ mod tests {
     #[test]
     fn what_grows_with_each_cpu_goes_on_to_grow() {
         let lock = |cpus: f64| Section { instructions: 100.0, transfers: 2.0 + cpus };
-        let growth = growth(|cpus| Counts { instructions: 10.0 * cpus, transfers: 5.0 + 2.0 * cpus, hottest_line: 1.0, locks: vec![lock(cpus)] });
+        let growth =
+            growth(|cpus| Counts { instructions: 10.0 * cpus, transfers: 5.0 + 2.0 * cpus, hottest_line: 1.0, locks: vec![lock(cpus)] });
         let expected = Counts { instructions: 10_240.0, transfers: 2053.0, hottest_line: 1.0, locks: vec![lock(1024.0)] };
         let at = growth.at(1024).unwrap();
         for (number, expected) in at.numbers(1).iter().zip(expected.numbers(1)) {

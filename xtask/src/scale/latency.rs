@@ -84,7 +84,9 @@ pub mod tests {
 
     #[test]
     fn what_is_missing_or_wrong_is_named() {
-        for (from, to, named) in [("p99_ns=271", "p99_ns=fast", "p99_ns"), ("0.99900000:381", "0.999", "curve"), ("threads=8", "", "threads")] {
+        for (from, to, named) in
+            [("p99_ns=271", "p99_ns=fast", "p99_ns"), ("0.99900000:381", "0.999", "curve"), ("threads=8", "", "threads")]
+        {
             let error = format!("{:#}", Latency::parse(&LINE.replace(from, to)).unwrap_err());
             assert!(error.contains(named), "{error}");
         }

@@ -81,7 +81,11 @@ impl Plan {
     fn together(&self) -> Vec<Series> {
         let doubled = std::iter::successors(Some(1), |cpus| Some(cpus * 2)).take_while(|&cpus| cpus < self.cores);
         let cpus = doubled.chain([self.cores]);
-        cpus.map(|cpus| Series { native: self.native, ..Series::execs(cpus, cpus, &PARTS, self.seconds * TOGETHER_FACTOR, TOGETHER_ROUNDS) }).collect()
+        cpus.map(|cpus| Series {
+            native: self.native,
+            ..Series::execs(cpus, cpus, &PARTS, self.seconds * TOGETHER_FACTOR, TOGETHER_ROUNDS)
+        })
+        .collect()
     }
 
     fn latency_arguments(&self) -> Vec<String> {

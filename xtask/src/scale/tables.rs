@@ -63,9 +63,13 @@ fn models(plan: &Plan, measured: &Measured, rows: &[Row]) -> String {
     let shown: Vec<u32> = SHOWN.into_iter().filter(|cpus| plan.cpus.contains(cpus)).collect();
     let most = plan.cpus.last().copied().unwrap_or(1);
     let headings = ["strategy", "ns on 1"].map(str::to_owned).into_iter();
-    let headings = headings
-        .chain(shown.iter().map(|cpus| grouped_digits((*cpus).into())))
-        .chain([format!("transfers on 2, {most}"), "bound".into(), "alpha".into(), "beta".into(), "residual".into()]);
+    let headings = headings.chain(shown.iter().map(|cpus| grouped_digits((*cpus).into()))).chain([
+        format!("transfers on 2, {most}"),
+        "bound".into(),
+        "alpha".into(),
+        "beta".into(),
+        "residual".into(),
+    ]);
     let headings: Vec<_> = headings.collect();
     let mut table = styled(headings.iter().map(String::as_str));
     for strategy in strategies() {

@@ -44,11 +44,7 @@ pub const OPERATIONS: [Operation; 15] = [
     same("alloc_free/16"),
     Operation { one_thread: "alloc_free/16", two_threads: "alloc_here_free_there/16", counted: "alloc_here_free_there/16" },
     same("set4_new_drop"),
-    Operation {
-        one_thread: "linux_like_alloc_free/16",
-        two_threads: "linux_like_alloc_free/16",
-        counted: "linux_like_alloc_free",
-    },
+    Operation { one_thread: "linux_like_alloc_free/16", two_threads: "linux_like_alloc_free/16", counted: "linux_like_alloc_free" },
 ];
 
 /// A prediction and a measurement. Times are of one execution on each thread.

@@ -23,7 +23,7 @@ mod kernel {
     use core::str::FromStr;
     use core::sync::atomic::{AtomicUsize, Ordering};
     use pcpu::alloc::{Heap, Source};
-    use pcpu::{AreaLayout, CpuId, Pinned};
+    use pcpu::{AreaLayout, CpuId, Pinned, marked};
     use pcpu_boot::{BootInfo, CommandLine, Exit, exit, smp, time};
     use workload::{Orders, Part, Plan, Stage, Workload, clock};
 
@@ -55,6 +55,22 @@ mod kernel {
         fn on_all(&self, work: &(dyn Fn(usize, Pinned<'_>) + Sync)) {
             // SAFETY: as above.
             smp::run_on_all(|cpu| unsafe { pcpu::assume_pinned(|pin| work(cpu.index(), pin)) });
+        }
+
+        /// Marked, so that a plugin of QEMU's can count instructions.
+        fn measure(&self, strategy: &str, work: &mut dyn FnMut()) {
+            match strategy {
+                "atomic" => marked!(0, "atomic", work()),
+                "split" => marked!(1, "split", work()),
+                "linux-each" => marked!(2, "linux-each", work()),
+                "linux-grouped" => marked!(3, "linux-grouped", work()),
+                "linux-lazy" => marked!(4, "linux-lazy", work()),
+                "each" => marked!(5, "each", work()),
+                "grouped" => marked!(6, "grouped", work()),
+                "lazy" => marked!(7, "lazy", work()),
+                "sole-user" => marked!(8, "sole-user", work()),
+                _ => work(),
+            }
         }
     }
 

@@ -10,12 +10,12 @@ use alloc::string::{String, ToString};
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 use drift::Drift;
-pub use replay::replay_exec;
 use pcpu::{CpuId, Pinned};
+pub use replay::replay_exec;
 use spin::mutex::SpinMutex;
 
 /// CPUs to work on: a kernel's, or native threads.
-pub trait Stage {
+pub trait Stage: Sync {
     /// How many CPUs run.
     fn nr_cpus(&self) -> usize;
 
@@ -27,6 +27,11 @@ pub trait Stage {
 
     /// Runs `work` on all CPUs at once, with a number below [`nr_cpus`](Self::nr_cpus) for each.
     fn on_all(&self, work: &(dyn Fn(usize, Pinned<'_>) + Sync));
+
+    /// Runs what is measured of a strategy, on each CPU, for who wants to know.
+    fn measure(&self, _strategy: &str, work: &mut dyn FnMut()) {
+        work();
+    }
 }
 
 /// How much of the work is done.
@@ -218,10 +223,15 @@ fn run_one<S: Strategy>(stage: &dyn Stage, plan: &Plan) -> Result<Round, String>
                 now + duration
             })
         };
-        let tally = match plan.part {
-            Part::Whole => crew.work(pin, seat, time_is_up),
-            part => replay::work::<S>(pin, part, time_is_up),
-        };
+        let mut time_is_up = Some(time_is_up);
+        let mut tally = Tally::default();
+        stage.measure(S::NAME, &mut || {
+            let Some(time_is_up) = time_is_up.take() else { return };
+            tally = match plan.part {
+                Part::Whole => crew.work(pin, seat, time_is_up),
+                part => replay::work::<S>(pin, part, time_is_up),
+            };
+        });
         last_end.fetch_max(clock::ticks(), Ordering::Relaxed);
         *total.lock() += tally;
     });
