@@ -98,8 +98,8 @@ pub struct Forkbomb {
     #[arg(long, value_name = "N", conflicts_with = "live_per_cpu", allow_hyphen_values = true, value_parser = number_in(4..=100_000))]
     pub live: Option<u32>,
 
-    /// Chunks that the kernel's per-CPU objects may take besides the first; forks that find no memory fail, and the kernel goes on
-    #[arg(long, value_name = "N", conflicts_with = "native", allow_hyphen_values = true, value_parser = number_in(0..=1_000_000))]
+    /// Chunks that per-CPU objects may take besides the library's first; forks that find no memory fail, and the kernel goes on
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = number_in(0..=1_000_000))]
     pub chunk_limit: Option<u32>,
 
     /// Logarithms of how many pages an anonymous folio has, 0 to 4; also times what counters and the LRU lock take

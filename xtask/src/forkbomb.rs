@@ -12,7 +12,7 @@ use crate::report::{Destination, Report};
 use crate::rows::{Row, summarize};
 use crate::{legend, qemu_install, table, workspace};
 use anyhow::{Error, Result, bail};
-use kernel_runner::Machine;
+use kernel_runner::{Kernel, Machine};
 use measure::Benches;
 use profile::Profiled;
 use series::{Series, View};
@@ -42,8 +42,12 @@ pub fn run(options: &Forkbomb) -> Result<ExitCode> {
     }
 
     let mut rounds = Vec::new();
-    let measured = Benches { kernel }.run(&all, &mut rounds);
-    let tables: Vec<(View, Vec<Row>)> = all.iter().zip(&rounds).map(|(series, rounds)| (series.view, summarize(rounds))).collect();
+    let benches = Benches { kernel };
+    let mut measured = benches.run(&all, &mut rounds);
+    let mut tables: Vec<(View, Vec<Row>)> = all.iter().zip(&rounds).map(|(series, rounds)| (series.view, summarize(rounds))).collect();
+    if let (Ok(()), true, Some((machine, kernel))) = (&measured, options.is_everything(), &benches.kernel) {
+        measured = count_instructions(&mut tables, machine, kernel);
+    }
     let rows: Vec<Row> = tables.iter().flat_map(|(_, rows)| rows.clone()).collect();
     print_tables(&tables, &host);
     if let Some(destination) = destination.filter(|_| !rows.is_empty()) {
@@ -54,6 +58,27 @@ pub fn run(options: &Forkbomb) -> Result<ExitCode> {
     measured?;
     println!("{verdict}");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Counts the instructions of an exec for the rows of all strategies.
+fn count_instructions(tables: &mut [(View, Vec<Row>)], machine: &Machine, kernel: &Kernel) -> Result<()> {
+    const CPUS: u32 = 2;
+    let profiled = Profiled {
+        workload: name(Workload::Exec),
+        strategies: Strategy::expanded(&[Strategy::All]),
+        cpus: CPUS,
+        live: 64 * CPUS,
+        seconds: Duration::from_millis(200),
+    };
+    let title = "instructions of an exec";
+    let mut progress = Progress::new(1);
+    progress.stage(title);
+    let counted = profiled.count(machine, kernel, &mut progress, title)?;
+    for row in tables.iter_mut().filter(|(view, _)| *view == View::Matrix).flat_map(|(_, rows)| rows) {
+        let is_same = |count: &&profile::Row| count.workload == row.setting.workload && count.strategy == row.strategy;
+        row.instructions_per_lifetime = counted.iter().find(is_same).map(|count| count.instructions_per_lifetime);
+    }
+    Ok(())
 }
 
 /// Boots once for each number of CPUs, and prints where the instructions are.

@@ -94,6 +94,9 @@ pub struct Row {
     pub counter_share: f64,
     /// Of the CPUs' time; the median round's, if it was timed.
     pub lru_share: f64,
+    /// If they were counted, in a boot of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instructions_per_lifetime: Option<f64>,
 }
 
 impl Row {
@@ -139,6 +142,7 @@ impl Row {
             exact_sums_share: middle(|round| round.exact_sums_share),
             counter_share: middle(|round| round.counter_share),
             lru_share: middle(|round| round.lru_share),
+            instructions_per_lifetime: None,
         }
     }
 }

@@ -39,8 +39,8 @@ pub fn lines(rows: &[Row]) -> String {
             grouped_digits(row.lifetimes),
             format!("{:.1}", row.seconds),
             grouped_digits(row.per_second.round() as u64),
-            format!("{:.0} %", row.spread * 100.0),
-            format!("{:.2}", row.ratio),
+            if row.spread.is_finite() { format!("{:.0} %", row.spread * 100.0) } else { "-".into() },
+            if row.ratio.is_finite() { format!("{:.2}", row.ratio) } else { "-".into() },
         ]);
     }
     table.to_string()

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 use threads::Threads;
-use workload::{MIN_LIVE_PER_CPU, Orders, Part, Plan, STRATEGIES, Workload, clock};
+use workload::{CHUNK_LIMIT, MIN_LIVE_PER_CPU, Orders, Part, Plan, STRATEGIES, Workload, clock};
 
 /// How long the clock is compared with the system's.
 const CALIBRATION: Duration = Duration::from_millis(100);
@@ -52,6 +52,10 @@ struct Options {
     /// Most processes alive at once, on all CPUs together
     #[arg(long, value_name = "N", default_value_t = 128)]
     live: usize,
+
+    /// Chunks that per-CPU objects may take
+    #[arg(long, value_name = "N")]
+    chunk_limit: Option<usize>,
 
     /// Logarithms of how many pages a folio has
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0", value_parser = clap::value_parser!(u32).range(0..=4))]
@@ -94,6 +98,10 @@ fn run(options: &Options) -> Result<bool> {
 
     // SAFETY: per-CPU data is touched by the stage's threads only.
     let machine = unsafe { Machine::boot(options.possible_cpus) }.context("no machine")?;
+    if let Some(nr_chunks) = options.chunk_limit {
+        CHUNK_LIMIT.set(nr_chunks);
+    }
+    pcpu::alloc::set_source(&CHUNK_LIMIT);
     let stage = Threads { machine, cores: cores.iter().copied().cycle().take(options.cpus).collect() };
     clock::set_ticks_per_second(ticks_per_second());
     if options.latency {

@@ -14,6 +14,7 @@ extern crate alloc;
 pub mod clock;
 mod crew;
 pub mod lifetime;
+mod limit;
 pub mod linux_like;
 mod memory;
 mod round;
@@ -22,6 +23,7 @@ mod strategy;
 mod workloads;
 
 pub use crew::{Crew, CrewError, MIN_LIVE_PER_CPU, Orders, Tally};
+pub use limit::{CHUNK_LIMIT, ChunkLimit};
 pub use round::{Part, Plan, Replay, Round, STRATEGIES, Stage, replay_exec, replay_of, run};
 pub use strategy::{
     Atomic, EVENTS_PER_FLUSH, Each, Grouped, Lazy, LinuxEach, LinuxGrouped, LinuxLazy, SoleUser, Split, Strategy, TaskCache,

@@ -19,6 +19,7 @@ mod index;
 #[cfg(test)]
 mod tests;
 
+use crate::limit::ChunkLimit;
 use chunk::{Chunk, GRANULE_BYTES};
 use core::ptr::NonNull;
 use index::Index;
@@ -35,6 +36,7 @@ const MAX_ALIGN_BYTES: usize = 4096;
 pub struct LinuxLike {
     nr_possible_cpus: usize,
     unit_bytes: usize,
+    limit: Option<&'static ChunkLimit>,
     /// Held by an allocation while it searches and while it makes a chunk.
     allocation: SpinMutex<()>,
     index: SpinMutex<Index>,
@@ -48,7 +50,14 @@ impl LinuxLike {
     pub fn new(nr_possible_cpus: usize, unit_bytes: usize) -> Self {
         let unit_bytes = unit_bytes.max(MIN_UNIT_BYTES).next_power_of_two();
         assert!(nr_possible_cpus.checked_mul(unit_bytes).is_some_and(|bytes| bytes <= isize::MAX as usize / 2), "a chunk is too large");
-        Self { nr_possible_cpus, unit_bytes, allocation: SpinMutex::new(()), index: SpinMutex::new(Index::new(unit_bytes)) }
+        let index = SpinMutex::new(Index::new(unit_bytes));
+        Self { nr_possible_cpus, unit_bytes, limit: None, allocation: SpinMutex::new(()), index }
+    }
+
+    /// The same with a limit on its chunks.
+    #[must_use]
+    pub fn limited(self, limit: &'static ChunkLimit) -> Self {
+        Self { limit: Some(limit), ..self }
     }
 
     /// Allocates an object, zero on every possible CPU, and returns the address of CPU 0's copy. `None` if there is no memory, or for a
@@ -64,7 +73,8 @@ impl LinuxLike {
                 if let Some(object) = self.index.lock().take(nr, align) {
                     break object;
                 }
-                let chunk = Chunk::new(self.nr_possible_cpus, self.unit_bytes)?;
+                let make = || Chunk::new(self.nr_possible_cpus, self.unit_bytes);
+                let chunk = self.limit.map_or_else(make, |limit| limit.make(make))?;
                 self.index.lock().insert(chunk);
             }
         };
@@ -85,7 +95,11 @@ impl LinuxLike {
         let offset_bytes = object.addr().get() & (self.unit_bytes - 1);
         let surplus = self.index.lock().give_back(id, offset_bytes / GRANULE_BYTES);
         // Back to the heap when the lock is released.
-        drop(surplus);
+        if surplus.is_some()
+            && let Some(limit) = self.limit
+        {
+            limit.give_back();
+        }
     }
 
     /// The address of a CPU's copy of an object of this instance.

@@ -3,7 +3,7 @@
 use super::series::Series;
 use crate::progress::Progress;
 use crate::rows::Round;
-use crate::table::counted;
+use crate::table::{counted, grouped_digits};
 use crate::workspace;
 use anyhow::{Context, Result, bail};
 use kernel_runner::{Event, Guarded, Kernel, Level, Machine};
@@ -66,7 +66,7 @@ fn boot(series: &Series, machine: &Machine, kernel: &Kernel, title: &str, rounds
     let mut unreadable = Ok(());
     let ending = machine.boot(kernel, &series.kernel_words(), |event| match event {
         Event::Row(row) => match Round::from_fields(row.fields.iter().map(|(key, value)| (key.as_str(), value.as_str()))) {
-            Ok(round) => rounds.push(round),
+            Ok(round) => take(series, round, rounds, progress),
             Err(error) => unreadable = Err(error),
         },
         Event::Progress(step) => progress.step(step.done, step.total, &format!("{title}: {}", step.label)),
@@ -77,12 +77,20 @@ fn boot(series: &Series, machine: &Machine, kernel: &Kernel, title: &str, rounds
     Ok(ending.into_result()?)
 }
 
+/// Keeps a round, and shows it if it is a second of `doexec`.
+fn take(series: &Series, round: Round, rounds: &mut Vec<Round>, progress: &Progress) {
+    if series.shows_rounds() {
+        progress.print(&format!("{:>15} exec/s, {}", grouped_digits(round.per_second.round() as u64), round.strategy));
+    }
+    rounds.push(round);
+}
+
 fn run_native(series: &Series, title: &str, rounds: &mut Vec<Round>, progress: &mut Progress) -> Result<()> {
     let mut unreadable = Ok(());
-    native_lines(&series.native_arguments(), title, progress, |key, fields| {
+    native_lines(&series.native_arguments(), title, progress, |progress, key, fields| {
         if key == "@row" {
             match Round::from_fields(fields.split(' ').filter_map(|word| word.split_once('='))) {
-                Ok(round) => rounds.push(round),
+                Ok(round) => take(series, round, rounds, progress),
                 Err(error) => unreadable = Err(error),
             }
         }
@@ -92,7 +100,12 @@ fn run_native(series: &Series, title: &str, rounds: &mut Vec<Round>, progress: &
 
 /// Runs the native process, which says what a kernel says, and calls `on_line` with the first word and the rest of each line that is not
 /// about the progress.
-pub fn native_lines(arguments: &[String], title: &str, progress: &mut Progress, mut on_line: impl FnMut(&str, &str)) -> Result<()> {
+pub fn native_lines(
+    arguments: &[String],
+    title: &str,
+    progress: &mut Progress,
+    mut on_line: impl FnMut(&Progress, &str, &str),
+) -> Result<()> {
     let mut command = workspace::cargo();
     command.args(["run", "--quiet", "--release", "--package", NATIVE_PACKAGE, "--"]).args(arguments);
     let mut process = Guarded::spawn(command.stdin(Stdio::null()).stdout(Stdio::piped())).context("cannot start cargo")?;
@@ -106,7 +119,7 @@ pub fn native_lines(arguments: &[String], title: &str, progress: &mut Progress, 
                     progress.step(done, total, &format!("{title}: {}", words.next().unwrap_or_default()));
                 }
             }
-            Some((key, rest)) if key.starts_with('@') => on_line(key, rest),
+            Some((key, rest)) if key.starts_with('@') => on_line(progress, key, rest),
             _ => progress.print(&line),
         }
     }

@@ -73,6 +73,10 @@ impl Series {
         } else {
             View::Lines
         };
+        let seconds = options.seconds.unwrap_or(Duration::from_secs(5));
+        // The original prints what it reached each second.
+        let rounds =
+            if workloads == [name(Workload::Doexec)] && view == View::Lines { (seconds.as_secs() as u32).max(1) } else { NR_ROUNDS };
         let one = |&cpus: &u32| Series {
             view,
             native: options.native,
@@ -84,8 +88,8 @@ impl Series {
             live: options.live.unwrap_or(cpus * options.live_per_cpu),
             folio_orders: if options.folio_order.is_empty() { vec![0] } else { options.folio_order.clone() },
             chunk_limit: options.chunk_limit,
-            seconds: options.seconds.unwrap_or(Duration::from_secs(5)),
-            rounds: NR_ROUNDS,
+            seconds,
+            rounds,
         };
         cpus.iter().map(one).collect()
     }
@@ -196,6 +200,11 @@ impl Series {
         self.view == View::Folios
     }
 
+    /// Whether each round is shown when it has ended.
+    pub fn shows_rounds(&self) -> bool {
+        self.view == View::Lines && self.workloads == [name(Workload::Doexec)]
+    }
+
     /// The kernel's command line.
     pub fn kernel_words(&self) -> String {
         let limit = self.chunk_limit.map_or_else(String::new, |nr| format!(" chunks={nr}"));
@@ -229,6 +238,7 @@ impl Series {
         .flat_map(|(option, value)| [option.to_owned(), value])
         .collect();
         arguments.extend(self.shares().then(|| "--shares".to_owned()));
+        arguments.extend(self.chunk_limit.iter().flat_map(|nr| ["--chunk-limit".to_owned(), nr.to_string()]));
         arguments
     }
 }

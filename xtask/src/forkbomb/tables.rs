@@ -11,8 +11,8 @@ const WORKLOADS_PER_TABLE: usize = 5;
 pub fn render(view: View, rows: &[Row]) -> String {
     let Some(first) = rows.first() else { return String::new() };
     let place = place(&first.setting);
-    let tables = match view {
-        View::Lines => vec![lines(rows)],
+    let mut tables = match view {
+        View::Lines => return lines(rows),
         View::Matrix => {
             let mut tables = vec![format!("{place}: lifetimes/s, and in units of the first strategy's"), matrix(rows)];
             tables.extend(execs(rows));
@@ -26,7 +26,21 @@ pub fn render(view: View, rows: &[Row]) -> String {
         View::Alone => vec![format!("{place}: an exec's counters alone, two spaces"), alone(rows)],
         View::Memory => vec![format!("{place}: a bomb of up to {} processes", grouped_digits(first.setting.live)), memory(rows)],
     };
+    tables.push(spread(rows));
     tables.join("\n")
+}
+
+/// How far rounds were apart.
+fn spread(rows: &[Row]) -> String {
+    // Where every fork failed there is none.
+    let mut spreads: Vec<_> = rows.iter().map(|row| row.spread * 100.0).filter(|spread| spread.is_finite()).collect();
+    if spreads.is_empty() {
+        return "no strategy got anything done".into();
+    }
+    spreads.sort_by(f64::total_cmp);
+    let (median, most) = (spreads[spreads.len() / 2], spreads[spreads.len() - 1]);
+    let nr_rounds = rows.iter().map(|row| row.rounds).max().unwrap_or_default();
+    format!("{nr_rounds} rounds each; from the slowest to the fastest it is {median:.0} % of the median, {most:.0} % at most")
 }
 
 fn place(setting: &Setting) -> String {
@@ -110,7 +124,7 @@ fn operations(rows: &[Row]) -> Option<String> {
         table.add_row([vec![workload.to_owned()], cells?].concat());
     }
     for [workload, base, revert] in [
-        ["fork_proc (ZhangPeng, 2024), ms", "416.3", "398.6 (-4.2 %)"],
+        ["fork_proc (ZhangPeng, 2024; machine not told), ms", "416.3", "398.6 (-4.2 %)"],
         ["exec_proc", "2,095.9", "2,047.7 (-2.3 %)"],
         ["shell_proc", "3,028.2", "2,961.2 (-2.2 %)"],
     ] {
@@ -129,7 +143,15 @@ fn scans(rows: &[Row]) -> Option<String> {
 }
 
 fn accuracy(rows: &[Row]) -> String {
-    let mut table = styled(["strategy", "largest error seen", "guaranteed", "bytes/space", "bytes/space, threads"]);
+    let mut table = styled([
+        "strategy",
+        "largest error seen",
+        "guaranteed",
+        "bytes/space",
+        "bytes/space, threads",
+        "instructions/exec",
+        "from the heap/lifetime",
+    ]);
     for strategy in distinct(rows, |row| row.strategy.as_str()) {
         let of_strategy = || rows.iter().filter(|row| row.strategy == strategy);
         let bytes = |row: &Row| grouped_digits(row.bytes_per_space.round() as u64);
@@ -140,6 +162,8 @@ fn accuracy(rows: &[Row]) -> String {
             grouped_digits(of_strategy().map(|row| row.guaranteed_error).max().unwrap_or_default()),
             alone.unwrap_or_default(),
             find(rows, "threads", strategy).map(bytes).unwrap_or_default(),
+            of_strategy().find_map(|row| row.instructions_per_lifetime).map(|nr| grouped_digits(nr.round() as u64)).unwrap_or_default(),
+            format!("{:.3}", of_strategy().map(|row| row.pool_misses_per_lifetime).fold(0.0, f64::max)),
         ]);
     }
     table.to_string()
@@ -202,7 +226,8 @@ pub fn legend(views: &[View]) -> String {
         View::Lines => None,
         View::Matrix => Some(
             "An operation's time is one CPU's. largest error seen: all CPUs counted page faults in one space, and stopped just before what they\n\
-             counted would show; guaranteed: what a reader may rely on. bytes/space: of the counters, on all CPUs together.",
+             counted would show; guaranteed: what a reader may rely on. bytes/space: of the counters, on all CPUs together. instructions/exec:\n\
+             counted by a plugin of QEMU's. from the heap: spaces, tables and folios that no pool had; nothing else comes from there.",
         ),
         View::Folios => Some(
             "Shares are of the CPUs' time. counters: made, added to, summed and freed. LRU lock: waited for and held, while anonymous folios go on\n\

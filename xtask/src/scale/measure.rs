@@ -199,7 +199,7 @@ fn latencies(plan: &Plan, progress: &mut Progress) -> Result<Vec<Latency>> {
     let title = format!("{} threads on each core", THREADS_PER_CORE);
     progress.stage(&title);
     let mut rows = Vec::new();
-    native_lines(&plan.latency_arguments(), &title, progress, |key, line| {
+    native_lines(&plan.latency_arguments(), &title, progress, |_, key, line| {
         if key == "@latency" {
             rows.push(Latency::parse(line));
         }

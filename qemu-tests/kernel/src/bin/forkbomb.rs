@@ -19,13 +19,10 @@ extern crate alloc;
 mod kernel {
     use alloc::string::ToString;
     use alloc::vec::Vec;
-    use core::ptr::NonNull;
     use core::str::FromStr;
-    use core::sync::atomic::{AtomicUsize, Ordering};
-    use pcpu::alloc::{Heap, Source};
-    use pcpu::{AreaLayout, CpuId, Pinned, marked};
+    use pcpu::{CpuId, Pinned, marked};
     use pcpu_boot::{BootInfo, CommandLine, Exit, exit, smp, time};
-    use workload::{Orders, Part, Plan, Stage, Workload, clock};
+    use workload::{CHUNK_LIMIT, Orders, Part, Plan, Stage, Workload, clock};
 
     pcpu_boot::entry!(main);
 
@@ -74,31 +71,6 @@ mod kernel {
         }
     }
 
-    /// The heap, up to so many chunks.
-    struct Limited {
-        nr_left: AtomicUsize,
-    }
-
-    static LIMITED: Limited = Limited { nr_left: AtomicUsize::new(usize::MAX) };
-
-    // SAFETY: the heap's chunks.
-    unsafe impl Source for Limited {
-        fn allocate(&self, chunk: &AreaLayout) -> Option<NonNull<u8>> {
-            self.nr_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |nr| nr.checked_sub(1)).ok()?;
-            let memory = Heap.allocate(chunk);
-            if memory.is_none() {
-                self.nr_left.fetch_add(1, Ordering::Relaxed);
-            }
-            memory
-        }
-
-        unsafe fn release(&self, memory: NonNull<u8>, chunk: &AreaLayout) {
-            // SAFETY: the caller's promise.
-            unsafe { Heap.release(memory, chunk) };
-            self.nr_left.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
     fn main(boot: &'static BootInfo) -> ! {
         let words = &boot.command_line;
         let nr_rounds = option(words, "rounds").unwrap_or(NR_ROUNDS);
@@ -111,11 +83,11 @@ mod kernel {
         let folio_orders: Vec<u32> =
             words.value("folio_orders").unwrap_or("0").split(',').map(|text| number("folio_orders", text)).collect();
         if let Some(nr_chunks) = option(words, "chunks") {
-            LIMITED.nr_left.store(nr_chunks, Ordering::Relaxed);
+            CHUNK_LIMIT.set(nr_chunks);
         }
 
         smp::start(boot, UNIT_BYTES);
-        pcpu::alloc::set_source(&LIMITED);
+        pcpu::alloc::set_source(&CHUNK_LIMIT);
         clock::set_ticks_per_second(time::tsc_hz());
         let nr_steps = nr_rounds * strategies.len() * workloads.len() * parts.len() * folio_orders.len();
         let mut step = 0;

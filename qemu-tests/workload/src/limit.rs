@@ -1,0 +1,66 @@
+//! A limit on the memory for per-CPU objects, of the library's allocator and of the one that it is compared with.
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use pcpu::AreaLayout;
+use pcpu::alloc::{Heap, Source};
+
+/// The heap, up to so many chunks of both allocators together.
+#[derive(Debug)]
+pub struct ChunkLimit {
+    nr_left: AtomicUsize,
+}
+
+/// The system's. Without a limit until one is set.
+pub static CHUNK_LIMIT: ChunkLimit = ChunkLimit { nr_left: AtomicUsize::new(usize::MAX) };
+
+impl ChunkLimit {
+    /// Sets it, before the first chunk is asked for.
+    pub fn set(&self, nr_chunks: usize) {
+        self.nr_left.store(nr_chunks, Ordering::Relaxed);
+    }
+
+    /// Makes a chunk, if one more is allowed.
+    pub(crate) fn make<T>(&self, make: impl FnOnce() -> Option<T>) -> Option<T> {
+        self.nr_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |nr| nr.checked_sub(1)).ok()?;
+        let made = make();
+        if made.is_none() {
+            self.give_back();
+        }
+        made
+    }
+
+    /// A chunk is there no more.
+    pub(crate) fn give_back(&self) {
+        self.nr_left.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: the heap's chunks.
+unsafe impl Source for ChunkLimit {
+    fn allocate(&self, chunk: &AreaLayout) -> Option<NonNull<u8>> {
+        self.make(|| Heap.allocate(chunk))
+    }
+
+    unsafe fn release(&self, memory: NonNull<u8>, chunk: &AreaLayout) {
+        // SAFETY: the caller's promise.
+        unsafe { Heap.release(memory, chunk) };
+        self.give_back();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_chunks_are_there_as_allowed() {
+        let limit = ChunkLimit { nr_left: AtomicUsize::new(2) };
+        assert_eq!(
+            [limit.make(|| Some(1)), limit.make(|| None), limit.make(|| Some(2)), limit.make(|| Some(3))],
+            [Some(1), None, Some(2), None]
+        );
+        limit.give_back();
+        assert_eq!([limit.make(|| Some(4)), limit.make(|| Some(5))], [Some(4), None]);
+    }
+}
