@@ -118,7 +118,8 @@ pub fn run(options: &Scale) -> Result<ExitCode> {
     bench::build()?;
     crate::forkbomb::measure::build_native()?;
     let cores = Cores::look();
-    let measured = Measured::take(&plan, &Machine { accel: options.accel.unwrap_or(machine.accel), ..machine.clone() }, &machine)?;
+    let measuring = Machine { accel: options.accel.unwrap_or(machine.accel), ..machine.clone() };
+    let measured = Measured::take(&plan, &measuring, &machine)?;
     let cores = cores.look_again();
 
     let rows = rows::all(&plan, &measured)?;
@@ -126,7 +127,7 @@ pub fn run(options: &Scale) -> Result<ExitCode> {
     println!("{}", tables::render(&host, &cores, &plan, &measured, &rows, &validation));
     if let Some(destination) = &destination {
         destination.write(&Report {
-            machine: &Host::of(&machine),
+            machine: &Host::of(&measuring),
             command: command_line(),
             rows: &rows,
             line_transfer_ns: measured.line_transfer_ns()?,

@@ -20,14 +20,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Rounds that strategies take turns in: short ones, so that some have the machine for themselves. Odd, so that the median is one of them.
-const NR_ROUNDS: u32 = 15;
+const NR_ROUNDS: u32 = 5;
 
 /// Threads for each core where single executions are timed.
 const THREADS_PER_CORE: u32 = 4;
 
-/// Throughputs of several threads are measured for so many times as long as that of one, in fewer rounds: threads do not all begin at once.
+/// Processes that the cost on one thread is the lowest of: where a process has its stack and heap may make it slower.
+const NR_PROCESSES: u32 = 3;
+
+/// Throughputs of several threads are measured for so many times as long as that of one: threads do not all begin at once.
 const TOGETHER_FACTOR: u32 = 3;
-const TOGETHER_ROUNDS: u32 = 5;
 
 /// Single executions are timed for so many times as long as throughputs are.
 const LATENCY_FACTOR: u32 = 3;
@@ -74,18 +76,16 @@ impl Plan {
     fn alone(&self) -> Vec<Series> {
         // The prediction for one and two threads needs those.
         let possible: BTreeSet<_> = self.cpus.iter().copied().chain([1, 2]).collect();
-        possible.into_iter().map(|possible| Series::execs(1, possible, &PARTS[..1], self.seconds, NR_ROUNDS)).collect()
+        let one = |possible| Series::execs(1, possible, &PARTS[..1], self.seconds / NR_PROCESSES, NR_ROUNDS);
+        (0..NR_PROCESSES).flat_map(|_| possible.iter().map(|&possible| one(possible))).collect()
     }
 
     /// Throughputs on all numbers of cores that this machine has, doubled each time.
     fn together(&self) -> Vec<Series> {
         let doubled = std::iter::successors(Some(1), |cpus| Some(cpus * 2)).take_while(|&cpus| cpus < self.cores);
         let cpus = doubled.chain([self.cores]);
-        cpus.map(|cpus| Series {
-            native: self.native,
-            ..Series::execs(cpus, cpus, &PARTS, self.seconds * TOGETHER_FACTOR, TOGETHER_ROUNDS)
-        })
-        .collect()
+        cpus.map(|cpus| Series { native: self.native, ..Series::execs(cpus, cpus, &PARTS, self.seconds * TOGETHER_FACTOR, NR_ROUNDS) })
+            .collect()
     }
 
     fn latency_arguments(&self) -> Vec<String> {
@@ -157,6 +157,11 @@ impl Measured {
     pub fn threads_ns(&self, strategy: &str, cpus: u32) -> Option<f64> {
         let of = self.rounds.iter().filter(|round| round.strategy == strategy && round.setting.part == PARTS[0]);
         fastest_ns(of.filter(|round| round.setting.cpus == cpus))
+    }
+
+    /// What an instruction of an execution takes on a machine of one CPU, in nanoseconds.
+    pub fn instruction_ns(&self, strategy: &str) -> Option<f64> {
+        Some(self.one_thread_ns(strategy, 1)? / self.counts(strategy, 1)?.instructions)
     }
 
     /// The counts of a strategy's executions on so many CPUs.

@@ -1,7 +1,7 @@
 //! The rows of the JSON file.
 
 use super::measure::{Measured, PARTS, Plan, strategies};
-use super::model::{Bound, predict};
+use super::model::{Bound, Costs, predict};
 use super::usl::Usl;
 use anyhow::{Context, Result};
 use serde::{Serialize, Serializer};
@@ -61,7 +61,9 @@ pub fn all(plan: &Plan, measured: &Measured) -> Result<Vec<Row>> {
         let point = |&cpus: &u32| {
             let one_thread_ns = measured.one_thread_ns(&strategy, cpus).context("was not measured on one thread")?;
             let counts = measured.counts(&strategy, cpus).context("was not counted")?;
-            let prediction = predict(cpus, one_thread_ns, transfer_ns, &counts);
+            let instruction_ns = measured.instruction_ns(&strategy).context("was not counted on one CPU")?;
+            let costs = Costs { one_thread: one_thread_ns, instruction: instruction_ns, transfer: transfer_ns };
+            let prediction = predict(cpus, costs, &counts);
             Ok(Row {
                 kind: Kind::Model,
                 bound: Some(prediction.bound),

@@ -22,7 +22,7 @@ pub fn render(host: &Host, cores: &Cores, plan: &Plan, measured: &Measured, rows
             models(plan, measured, rows)
         ),
         LEGEND.to_owned(),
-        format!("MEASURED: execs a second on pinned {}, and what the model says\n{}", places(plan), throughputs(rows)),
+        format!("MEASURED: execs a second on {}, and what the model says\n{}", places(plan), throughputs(rows)),
         format!("{} {}", processor(host), cores.sentence()),
         format!("PREDICTION and measurement, for an operation on each thread\n{}", predictions(checks)),
         validation::verdict(checks),
@@ -45,14 +45,15 @@ alpha, beta, residual: the Universal Scalability Law that fits best, and how far
 const UNITS: &str = "\
 gs adds: times in units of an addition through GS in the same round, the median round's; ns: the fastest round's. error: of the prediction, as a
 part of the measurement. On one thread the prediction is an earlier measurement of the same run, so that its error is the machine's noise.
-alloc_here_free_there is counted while 64 objects are handed over at once, and timed while 1,024 are.";
+The plugin's CPUs take turns by whole operations. Cores take turns within an exec with linux-each, which is slower than predicted; and one keeps the lock
+for several pairs of linux_like_alloc_free, which is faster. alloc_here_free_there is counted with 64 objects handed over at once, and timed with 1,024.";
 
 const OVERCOMMIT: &str = "\
 Execs one after the other on four pinned threads for each core, by the wall clock: what a thread waits for its core while it is in an exec is
 in. The fewer threads get anything done, the fewer of the execs are hit: compare execs/s first. over 1 ms: how many waited for a core.";
 
 fn places(plan: &Plan) -> &'static str {
-    if plan.native { "native threads" } else { "CPUs of a kernel in QEMU" }
+    if plan.native { "pinned native threads" } else { "CPUs of a kernel in QEMU" }
 }
 
 fn processor(host: &Host) -> String {

@@ -54,3 +54,15 @@ fn a_free_spin_lock_is_a_write_miss_and_one_that_is_held_takes_four_transfers() 
     // The vain attempt takes the line to write, so does the release; then the free lock is read, and taken.
     assert_per_execution(2, "check/spin_lock_held", [1.0, 1.0, 2.0]);
 }
+
+#[test]
+fn what_is_done_under_a_spin_lock_is_known() {
+    let rows = rows(4, "op=check/spin_lock op=check/contended rounds=256");
+    let row = |op: &str| rows.iter().find(|row| row.op == op).unwrap();
+    let [lock] = &row("check/spin_lock").shared_locks[..] else { panic!("{:?}", row("check/spin_lock")) };
+    assert_eq!(lock.acquisitions_per_op, 1.0);
+    assert!(lock.instructions_per_op >= 2.0 && lock.instructions_per_op < row("check/spin_lock").instructions_per_op, "{lock:?}");
+    // The lock and what it protects are in one line.
+    assert_eq!((lock.transfers_per_op, row("check/spin_lock").hottest_line_per_op), (1.0, 1.0));
+    assert_eq!((row("check/contended").hottest_line_per_op, &row("check/contended").shared_locks[..]), (1.0, &[][..]));
+}
