@@ -6,15 +6,19 @@
 //! the asymptotic bounds of operational analysis; queueing makes it less near the corner, and so does what waiting CPUs do to a lock's line.
 
 use super::counts::Counts;
+use serde::{Deserialize, Serialize};
 
 /// What bounds the throughput.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub enum Bound {
     /// Each CPU does what it can.
+    #[serde(rename = "CPUs")]
     Cpus,
     /// A lock.
+    #[serde(rename = "a lock")]
     Lock,
     /// A cache line.
+    #[serde(rename = "a line")]
     Line,
 }
 
