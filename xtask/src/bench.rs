@@ -3,8 +3,8 @@
 use crate::bench_rows::{Message, Operation, Row};
 use crate::cli::command_line;
 use crate::host::Host;
+use crate::json_file::{Destination, Report};
 use crate::progress::Progress;
-use crate::report::{Destination, Report};
 use crate::{bench_table, workspace};
 use anyhow::{Context, Result, bail};
 use clap::Args;

@@ -46,7 +46,7 @@ pub fn meanings(operations: &[&Operation]) -> String {
 }
 
 /// Whether the row is the baseline of another one.
-fn is_repeated(row: &Row, rows: &[Row]) -> bool {
+pub fn is_repeated(row: &Row, rows: &[Row]) -> bool {
     let of = row.name.strip_prefix(BASELINE_PREFIX);
     of.is_some_and(|of| {
         rows.iter().any(|other| other.name == of && (other.threads, other.possible_cpus) == (row.threads, row.possible_cpus))
@@ -75,11 +75,11 @@ fn render_one(rows: &[Row]) -> String {
 }
 
 /// Three or more digits that mean something.
-fn nanoseconds(ns: f64) -> String {
+pub fn nanoseconds(ns: f64) -> String {
     if ns < 100.0 { format!("{ns:.2}") } else { grouped_digits(ns.round() as u64) }
 }
 
-fn ratio(ratio: f64) -> String {
+pub fn ratio(ratio: f64) -> String {
     if ratio < 1000.0 { format!("{ratio:.1}") } else { grouped_digits(ratio.round() as u64) }
 }
 

@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::bench::Bench;
+use crate::report::Report;
 use crate::scale::Scale;
 use crate::transfers::Transfers;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -26,6 +27,7 @@ Examples:
   cargo xtask bench       time single operations, about two minutes
   cargo xtask transfers   count how often cache lines change hands in each operation
   cargo xtask scale       what both say about 1 to 1,024 CPUs, about two minutes
+  cargo xtask report      all of these as one page with tables and charts, nine minutes
   cargo xtask test        run all tests
 
 The environment variable QEMU names QEMU's executable, if it is not the
@@ -43,6 +45,7 @@ pub struct Cli {
 pub enum Command {
     Bench(Bench),
     Forkbomb(Forkbomb),
+    Report(Report),
     Scale(Scale),
     Test(Test),
     Transfers(Transfers),
@@ -409,6 +412,8 @@ mod tests {
             ("bench --filter", "--filter"),
             ("bench --slow", "--slow"),
             ("bench sums", "sums"),
+            ("report --from", "--from"),
+            ("report page.html", "page.html"),
             ("transfers --cpus 256", "--cpus"),
             ("transfers --cpus 2,,4", "--cpus"),
             ("transfers --cpus -2", "--cpus"),
@@ -428,7 +433,7 @@ mod tests {
 
     #[test]
     fn help_has_an_example_for_each_command() {
-        for command in ["bench", "forkbomb", "test", "transfers"] {
+        for command in ["bench", "forkbomb", "report", "test", "transfers"] {
             match parse(&format!("{command} --help")) {
                 Err(Stop::Help(text)) => assert!(text.contains(&format!("  cargo xtask {command}"))),
                 other => panic!("no help for {command}: {other:?}"),

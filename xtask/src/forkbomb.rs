@@ -3,12 +3,12 @@
 pub mod measure;
 mod profile;
 pub mod series;
-mod tables;
+pub mod tables;
 
 use crate::cli::{Forkbomb, Strategy, Workload, command_line, name};
 use crate::host::Host;
+use crate::json_file::{Destination, Report};
 use crate::progress::Progress;
-use crate::report::{Destination, Report};
 use crate::rows::{Row, summarize};
 use crate::{legend, qemu_install, table, workspace};
 use anyhow::{Error, Result, bail};

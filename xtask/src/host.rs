@@ -1,13 +1,15 @@
 //! What the rows were measured on.
 
+use crate::table::counted;
 use kernel_runner::Machine;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::process::Command;
 use std::thread;
 
 /// The machine and its software, as far as they matter for a row.
-#[derive(Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
 pub struct Host {
     /// The processor's name.
     pub processor: String,
@@ -45,5 +47,12 @@ impl Host {
             system: format!("{} {}", read("/proc/sys/kernel/ostype").trim(), read("/proc/sys/kernel/osrelease").trim()),
             ..Self::default()
         }
+    }
+
+    /// In one line.
+    pub fn line(&self) -> String {
+        let cpus = counted(self.host_cpus, "CPU");
+        let qemu = if self.qemu.is_empty() { String::new() } else { format!("{} ({})", self.qemu, self.accel) };
+        [&self.processor, &cpus, &self.system, &qemu].into_iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join(", ")
     }
 }

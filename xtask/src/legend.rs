@@ -44,7 +44,7 @@ pub fn render(rows: &[Row], host: &Host) -> String {
 }
 
 /// What the command line's help says about a strategy.
-fn meaning(strategy: &str) -> Option<String> {
+pub fn meaning(strategy: &str) -> Option<String> {
     Some(Strategy::from_str(strategy, false).ok()?.to_possible_value()?.get_help()?.to_string())
 }
 

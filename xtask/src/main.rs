@@ -6,9 +6,11 @@ mod bench_table;
 mod cli;
 mod forkbomb;
 mod host;
+mod json_file;
 mod legend;
 mod plot;
 mod progress;
+mod published;
 mod qemu_install;
 mod report;
 mod rows;
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Bench(options) => bench::run(options),
         Command::Forkbomb(options) => forkbomb::run(options),
+        Command::Report(options) => report::run(options),
         Command::Scale(options) => scale::run(options),
         Command::Test(options) => test::run(options),
         Command::Transfers(options) => transfers::run(options),

@@ -10,6 +10,7 @@ mod palette;
 pub use axis::{Axis, short};
 pub use bars::{Bar, Bars};
 pub use lines::{Kind, Line, Lines, Point};
+pub use palette::{LINUX_LIKE, PCPU};
 
 use maud::{Markup, PreEscaped, html};
 

@@ -1,132 +1,96 @@
-//! The JSON file.
+//! `cargo xtask report`.
 
-use crate::host::Host;
-use anyhow::{Context, Result, bail};
-use serde::Serialize;
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use tempfile::{Builder, NamedTempFile};
-
-/// What a command's JSON file holds.
-#[derive(Debug, Serialize)]
-pub struct Report<'a, R> {
-    pub machine: &'a Host,
-    /// What was typed.
-    pub command: String,
-    pub rows: &'a [R],
-}
-
-/// A place for the JSON file that was seen to be writable.
-#[derive(Debug)]
-pub struct Destination {
-    path: PathBuf,
-}
-
-impl Destination {
-    /// Checks that `path` can be written; what is there stays, and nothing is left there, until [`write`](Self::write).
-    pub fn new(path: &Path) -> Result<Self> {
-        Self::checked(path).with_context(|| format!("cannot write {}", path.display()))
-    }
-
-    fn checked(path: &Path) -> Result<Self> {
-        let path = match fs::canonicalize(path) {
-            Ok(existing) if existing.is_file() => existing,
-            Ok(_) => bail!("it is not a regular file"),
-            Err(_) => path.to_owned(),
-        };
-        if path.file_name().is_none() {
-            bail!("it is not the name of a file");
-        }
-        let destination = Self { path };
-        // Removed at once: a signal during the run would leave it.
-        destination.unfinished()?;
-        Ok(destination)
-    }
-
-    /// A file in the destination's folder, from where it can be moved into its place in one step.
-    fn unfinished(&self) -> Result<NamedTempFile> {
-        let folder = self.path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
-        // Not `tempfile_in`, whose errors name its own file and not what the system said. The file gets the usual permissions of a new one.
-        Ok(Builder::new().make_in(folder, |path| File::create_new(path))?)
-    }
-
-    /// Writes the report. Nobody sees half of it: it takes the place of what was there when it is complete.
-    pub fn write(&self, report: &impl Serialize) -> Result<()> {
-        let write = || {
-            let mut file = self.unfinished()?;
-            serde_json::to_writer_pretty(&mut file, report)?;
-            file.write_all(b"\n")?;
-            file.persist(&self.path).map_err(|error| error.error)?;
-            Ok(())
-        };
-        write().map_err(|error: anyhow::Error| error.context(format!("cannot write {}", self.path.display())))
-    }
-}
+mod bench_sections;
+mod data;
+mod figures;
+mod forkbomb_sections;
+mod measure;
+mod numbers;
+mod page;
+mod scale_section;
+mod section;
+mod transfers_section;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::rows::{summarize, tests::round};
-    use serde_json::Value;
+mod fixture;
 
-    fn write(path: &Path) {
-        let report = Report {
-            machine: &Host::default(),
-            command: "cargo xtask forkbomb".into(),
-            rows: &summarize(&[round("each", 2, 100), round("grouped", 2, 150)]),
-        };
-        Destination::new(path).unwrap().write(&report).unwrap();
-    }
+use crate::json_file::Destination;
+use crate::workspace;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use data::Data;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
-    #[test]
-    fn the_file_has_machine_command_and_rows_with_their_fixed_keys() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("rows.json");
-        write(&path);
-        let json: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-        assert!(json["machine"].is_object());
-        assert_eq!(json["command"], "cargo xtask forkbomb");
-        let row = &json["rows"][1];
-        assert_eq!((&row["workload"], &row["strategy"]), (&"bomb".into(), &"grouped".into()));
-        assert_eq!((&row["cpus"], &row["possible_cpus"], &row["native"]), (&2.into(), &2.into(), &false.into()));
-        assert_eq!((&row["lifetimes"], &row["seconds"], &row["per_second"]), (&150.into(), &1.0.into(), &150.0.into()));
-        assert_eq!((&row["spread"], &row["ratio"]), (&0.0.into(), &1.5.into()));
-        assert_eq!((&row["nonzero_counters"], &row["leaked_objects"]), (&0.into(), &0.into()));
-    }
+/// The page beside its JSON files.
+const PAGE_FILE: &str = "index.html";
 
-    #[test]
-    fn an_old_file_is_replaced_and_nothing_else_is_left() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("rows.json");
-        fs::write(&path, "old").unwrap();
-        write(&path);
-        assert!(fs::read_to_string(&path).unwrap().starts_with('{'));
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-    }
+/// Write what the commands measure as one HTML page
+///
+/// Runs `forkbomb`, `bench`, `transfers` and `scale`, keeps their JSON files in the page's folder, and writes a page with their tables and charts that needs no network
+/// and no other file. About nine minutes on two CPUs; measure on a machine that does nothing else.
+///
+/// With `--from` measures nothing: the page is of the files forkbomb.json, bench.json, transfers.json and scale.json in that folder. A section whose file is
+/// missing or cannot be understood says so.
+///
+/// QEMU is installed first when it is missing (by apt, as root on Debian or Ubuntu; elsewhere the command to type is printed).
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  cargo xtask report                                      measure, and write target/report/index.html
+  cargo xtask report --from DIR --out page.html           a page of JSON files that are there
+  cargo xtask report --numbers docs/numbers.md            the key figures as Markdown too
+  cargo xtask report --from DIR --numbers docs/numbers.md")]
+pub struct Report {
+    /// Measure nothing; the folder with the JSON files
+    #[arg(long, value_name = "DIR")]
+    pub from: Option<PathBuf>,
 
-    #[test]
-    fn a_destination_that_is_not_written_leaves_the_old_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("rows.json");
-        fs::write(&path, "old").unwrap();
-        drop(Destination::new(&path).unwrap());
-        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-    }
+    /// The page [default: index.html in DIR, or in target/report]
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
 
-    #[test]
-    fn a_path_that_cannot_be_written_is_refused_before_anything_runs() {
-        let folder = tempfile::tempdir().unwrap();
-        for path in [folder.path().join("no/such/folder.json"), folder.path().to_owned(), "/dev/null".into(), "..".into(), "".into()] {
-            let error = Destination::new(&path).unwrap_err();
-            assert!(format!("{error:#}").starts_with("cannot write "), "{error:#}");
-        }
-    }
+    /// Write the key figures to this file as Markdown, each with its spread, command and machine
+    #[arg(long, value_name = "FILE")]
+    pub numbers: Option<PathBuf>,
+}
 
-    #[test]
-    fn what_the_system_says_about_the_path_is_told() {
-        let error = Destination::new(Path::new("/no/such/folder/rows.json")).unwrap_err();
-        assert_eq!(format!("{error:#}"), "cannot write /no/such/folder/rows.json: No such file or directory (os error 2)");
+/// Measures, if that is wanted, and writes the page. A command that fails does not keep the others' results from the page.
+pub fn run(options: &Report) -> Result<ExitCode> {
+    let out = options.out.clone().unwrap_or_else(|| default_folder(options).join(PAGE_FILE));
+    let folder = options.from.clone().unwrap_or_else(|| folder_of(&out));
+    if options.from.is_none() && options.out.is_none() {
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
     }
+    if !folder.is_dir() {
+        bail!("{} is not a folder", folder.display());
+    }
+    let destination = Destination::new(&out)?;
+    let numbers = options.numbers.as_deref().map(Destination::new).transpose()?;
+    let measured = if options.from.is_none() { measure::all(&folder) } else { Ok(()) };
+
+    let data = Data::read(&folder);
+    if data.is_empty() {
+        measured?;
+        bail!("nothing to show in {}: {}", folder.display(), data.problems().join("; "));
+    }
+    destination.write_text(&page::render(&data))?;
+    if let Some(numbers) = numbers {
+        numbers.write_text(&numbers::render(&data))?;
+    }
+    for problem in data.problems() {
+        eprintln!("note: {problem}");
+    }
+    measured?;
+    println!("{}", out.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn default_folder(options: &Report) -> PathBuf {
+    options.from.clone().unwrap_or_else(|| workspace::root().join("target/report"))
+}
+
+fn folder_of(file: &Path) -> PathBuf {
+    file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new(".")).to_owned()
 }

@@ -55,7 +55,7 @@ impl Round {
 }
 
 /// All rounds of one strategy in one setting.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Row {
     #[serde(flatten)]
     pub setting: Setting,

@@ -2,18 +2,18 @@
 
 mod cores;
 mod counts;
-mod curves;
-mod latency;
-mod measure;
+pub mod curves;
+pub mod latency;
+pub mod measure;
 mod model;
-mod rows;
+pub mod rows;
 mod tables;
 mod usl;
 mod validation;
 
 use crate::cli::command_line;
 use crate::host::Host;
-use crate::report::Destination;
+use crate::json_file::Destination;
 use crate::{bench, qemu_install};
 use anyhow::{Result, bail, ensure};
 use clap::Args;

@@ -2,8 +2,8 @@
 
 use crate::cli::{Target, command_line};
 use crate::host::Host;
+use crate::json_file::{Destination, Report};
 use crate::progress::Progress;
-use crate::report::{Destination, Report};
 use crate::{qemu_install, transfers_table, workspace};
 use ::transfers::{Marks, Row, build_plugin, count, read_report};
 use anyhow::{Context, Result, bail};

@@ -1,6 +1,7 @@
 //! The tables of the fork bomb, each with what it says and, where there is one, what its model on the mailing lists says.
 
 use super::series::View;
+use crate::published;
 use crate::rows::{Row, Setting};
 use crate::table::{counted, grouped_digits, lines, styled};
 
@@ -52,7 +53,7 @@ fn place(setting: &Setting) -> String {
 }
 
 /// What `rows` have of something, each once, in their order.
-fn distinct<'a, T: PartialEq>(rows: &'a [Row], key: impl Fn(&'a Row) -> T) -> Vec<T> {
+pub fn distinct<'a, T: PartialEq>(rows: &'a [Row], key: impl Fn(&'a Row) -> T) -> Vec<T> {
     rows.iter().map(key).fold(Vec::new(), |mut seen, value| {
         if !seen.contains(&value) {
             seen.push(value);
@@ -61,16 +62,16 @@ fn distinct<'a, T: PartialEq>(rows: &'a [Row], key: impl Fn(&'a Row) -> T) -> Ve
     })
 }
 
-fn find<'a>(rows: &'a [Row], workload: &str, strategy: &str) -> Option<&'a Row> {
+pub fn find<'a>(rows: &'a [Row], workload: &str, strategy: &str) -> Option<&'a Row> {
     rows.iter().find(|row| row.setting.workload == workload && row.strategy == strategy)
 }
 
-fn per_second(rate: f64) -> String {
+pub fn per_second(rate: f64) -> String {
     grouped_digits(rate.round() as u64)
 }
 
 /// `+39.3 %`.
-fn change(before: f64, after: f64) -> String {
+pub fn change(before: f64, after: f64) -> String {
     format!("{:+.1} %", (after / before - 1.0) * 100.0)
 }
 
@@ -100,7 +101,12 @@ fn execs(rows: &[Row]) -> Option<String> {
     };
     add("Linux-like", "linux-each", "linux-grouped")?;
     add("pcpu", "each", "grouped")?;
-    table.add_row(["Linux 6.5, 26 cores (M. Guzik, 2023)", "133,543", "186,061", "+39.3 %"]);
+    table.add_row([
+        published::EXEC_PLACE.to_owned(),
+        per_second(published::EXEC_BEFORE),
+        per_second(published::EXEC_AFTER),
+        change(published::EXEC_BEFORE, published::EXEC_AFTER),
+    ]);
     Some(table.to_string())
 }
 
@@ -123,14 +129,17 @@ fn operations(rows: &[Row]) -> Option<String> {
         let cells: Option<Vec<_>> = COLUMNS.iter().map(cell).collect();
         table.add_row([vec![workload.to_owned()], cells?].concat());
     }
-    for [workload, base, revert] in [
-        ["fork_proc (ZhangPeng, 2024; machine not told), ms", "416.3", "398.6 (-4.2 %)"],
-        ["exec_proc", "2,095.9", "2,047.7 (-2.3 %)"],
-        ["shell_proc", "3,028.2", "2,961.2 (-2.2 %)"],
-    ] {
-        table.add_row([workload, base, revert, "", "", ""]);
+    for (index, (name, base, revert, change)) in published::OPERATIONS_MS.into_iter().enumerate() {
+        let name = if index == 0 { format!("{name} ({}), ms", published::OPERATIONS_PLACE) } else { name.to_owned() };
+        let revert = format!("{} ({change})", milliseconds(revert));
+        table.add_row([&name, &milliseconds(base), &revert, "", "", ""]);
     }
     Some(table.to_string())
+}
+
+/// As the thread printed them.
+pub fn milliseconds(value: f64) -> String {
+    format!("{}.{}", grouped_digits(value as u64), (value * 10.0).round() as u64 % 10)
 }
 
 fn scans(rows: &[Row]) -> Option<String> {
@@ -201,7 +210,7 @@ fn alone(rows: &[Row]) -> String {
 }
 
 /// `12.3x`.
-fn times(ratio: f64) -> String {
+pub fn times(ratio: f64) -> String {
     format!("{ratio:.2}x")
 }
 

@@ -54,11 +54,8 @@ impl Scale {
         }
     }
 
-    /// From the first of `values` to the last, all of which are ticks.
-    pub fn at(axis: &Axis, mut values: Vec<f64>) -> Self {
-        values.retain(|&value| axis.has(value));
-        values.sort_by(f64::total_cmp);
-        values.dedup();
+    /// From the first of `values`, which ascend, to the last. All are ticks.
+    pub fn at(axis: &Axis, values: Vec<f64>) -> Self {
         match (values.first(), values.last()) {
             (Some(&low), Some(&high)) if low < high => Self { is_log: axis.is_log, low, high, ticks: values },
             // One value stands in the middle.

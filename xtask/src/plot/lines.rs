@@ -21,6 +21,9 @@ const ENTRY_GAP: f64 = 14.0;
 /// Ticks that are nearer to each other lose their texts.
 const MIN_TICK_GAP: f64 = 30.0;
 
+/// A curve of more points has no markers, and an axis of more values has ticks of its own.
+const MAX_MARKED: usize = 12;
+
 /// Half a marker.
 const MARK: f64 = 4.0;
 
@@ -89,7 +92,10 @@ impl Chart for Lines {
     fn body(&self) -> (f64, Markup) {
         let is_drawn = |point: &&Point| self.x.has(point.x) && self.y.has(point.y);
         let points = || self.lines.iter().flat_map(|line| &line.points).filter(is_drawn);
-        let x = Scale::at(&self.x, points().map(|point| point.x).collect());
+        let mut values: Vec<_> = points().map(|point| point.x).collect();
+        values.sort_by(f64::total_cmp);
+        values.dedup();
+        let x = if values.len() <= MAX_MARKED { Scale::at(&self.x, values) } else { Scale::over(&self.x, values.into_iter()) };
         let y = Scale::over(&self.y, points().flat_map(|point| [point.y, point.low, point.high]));
         let (right, bottom) = (WIDTH - RIGHT, HEAD + PLOT_HEIGHT);
         let at_x = |value| LEFT + x.place(value) * (right - LEFT);
@@ -111,7 +117,7 @@ impl Chart for Lines {
                 @let drawn: Vec<_> = line.points.iter().filter(is_drawn).collect();
                 g class=(palette::class(&line.label, index)) {
                     polyline class=(curve(line.kind)) points=(path(&drawn, &at_x, &at_y)) {}
-                    @if line.kind == Kind::Measured {
+                    @if line.kind == Kind::Measured && drawn.len() <= MAX_MARKED {
                         @for point in drawn {
                             @if point.low < point.high {
                                 line class="spread" x1=(number(at_x(point.x))) x2=(number(at_x(point.x)))
@@ -140,7 +146,7 @@ impl Lines {
                 @let baseline = top + LINE_HEIGHT * (index / columns) as f64;
                 g class=(palette::class(&line.label, index)) {
                     line class=(curve(line.kind)) x1=(number(left)) x2=(number(left + SAMPLE)) y1=(number(baseline - 4.0)) y2=(number(baseline - 4.0)) {}
-                    @if line.kind == Kind::Measured {
+                    @if line.kind == Kind::Measured && line.points.len() <= MAX_MARKED {
                         (mark(palette::place(&line.label, index), left + SAMPLE / 2.0, baseline - 4.0, &line.label))
                     }
                 }
@@ -216,6 +222,13 @@ mod tests {
         // One more marker in the legend; the point at zero is not on a logarithmic axis.
         assert_eq!((text.matches("class=\"mark\"").count(), text.matches("class=\"spread\"").count()), (3, 2), "{text}");
         assert!(!text.contains("model"), "{text}");
+    }
+
+    #[test]
+    fn a_curve_of_many_points_has_no_markers_and_ticks_of_its_own() {
+        let points = (1..200).map(|x| Point::exact(f64::from(x) + 0.5, 1.0)).collect();
+        let text = chart(vec![Line { points, ..line("each", Kind::Measured) }]).inline().into_string();
+        assert!(!text.contains("class=\"mark\"") && text.contains(">100<") && !text.contains(">1.5<"), "{text}");
     }
 
     #[test]

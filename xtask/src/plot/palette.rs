@@ -5,6 +5,10 @@ use crate::cli::Strategy;
 /// As many as the style has.
 pub const NR_COLOURS: usize = 9;
 
+/// What works as Linux's does, and this crate, where no strategy is compared.
+pub const LINUX_LIKE: &str = "linux-like";
+pub const PCPU: &str = "pcpu";
+
 /// The class with the colour of the series called `name`, which is the chart's `index`th. Strategies are known by name: grey are atomics, warm Linux's
 /// ways, cold this crate's.
 pub fn class(name: &str, index: usize) -> String {
@@ -13,9 +17,13 @@ pub fn class(name: &str, index: usize) -> String {
 
 /// What tells series apart without colour: which of the markers.
 pub fn place(name: &str, index: usize) -> usize {
-    // Where the name begins with a strategy's, the longest counts: `linux-lazy` is not `lazy`, nor `lazy` `linux-lazy`.
     let strategies = Strategy::expanded(&[Strategy::All]);
-    strategies.iter().position(|strategy| name.split([' ', ',']).next() == Some(strategy)).unwrap_or(index)
+    let first_word = match name.split([' ', ',']).next().unwrap_or_default() {
+        LINUX_LIKE => "linux-grouped",
+        PCPU => "grouped",
+        word => word,
+    };
+    strategies.iter().position(|strategy| strategy == first_word).unwrap_or(index)
 }
 
 #[cfg(test)]
@@ -26,6 +34,7 @@ mod tests {
     fn a_strategy_has_its_colour_wherever_it_stands_and_whatever_follows() {
         assert_eq!(class("lazy", 0), class("lazy, 256 CPUs", 5));
         assert_ne!(class("lazy", 0), class("linux-lazy", 0));
+        assert_eq!(class("linux-like", 0), class("linux-grouped", 1));
         assert_eq!(class("lifetime/set4", 2), "c2");
     }
 

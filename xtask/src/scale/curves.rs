@@ -46,7 +46,7 @@ impl Folder {
 }
 
 /// The curves of a part: for each strategy what was measured, and what the model says.
-fn throughput(title: &str, part: &str, rows: &[Row]) -> Lines {
+pub fn throughput(title: &str, part: &str, rows: &[Row]) -> Lines {
     let curve = |strategy: &str, kind: Kind| {
         let of = rows.iter().filter(|row| row.strategy == strategy && row.kind == kind && row.part == part);
         let point = |row: &Row| match row.spread {
@@ -65,7 +65,7 @@ fn throughput(title: &str, part: &str, rows: &[Row]) -> Lines {
 }
 
 /// How long the slowest one of a number of executions takes.
-fn times(latencies: &[Latency]) -> Lines {
+pub fn times(latencies: &[Latency]) -> Lines {
     let line = |latency: &Latency| {
         let times = ONE_IN.into_iter().filter(|&one_in| one_in <= latency.lifetimes as f64);
         let points = times.filter_map(|one_in| Some(Point::exact(one_in, latency.at(1.0 - 1.0 / one_in)? as f64)));

@@ -1,12 +1,12 @@
 //! Times of single executions, as the native process tells them.
 
 use anyhow::{Context, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::str::FromStr;
 
 /// The times of one strategy's executions, when more threads run than there are cores.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Latency {
     pub strategy: String,
     pub workload: String,

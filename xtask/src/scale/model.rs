@@ -9,15 +9,19 @@
 //! instruction lasts longer, since most of them clear or sum the copies of all CPUs, and that is done without the lock.
 
 use super::counts::Counts;
+use serde::{Deserialize, Serialize};
 
 /// What bounds the throughput.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub enum Bound {
     /// Each CPU does what it can.
+    #[serde(rename = "CPUs")]
     Cpus,
     /// A lock.
+    #[serde(rename = "a lock")]
     Lock,
     /// A cache line.
+    #[serde(rename = "a line")]
     Line,
 }
 

@@ -4,10 +4,10 @@ use super::measure::{Measured, PARTS, Plan, strategies};
 use super::model::{Bound, Costs, predict};
 use super::usl::Usl;
 use anyhow::{Context, Result};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 /// Where a throughput comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     Measured,
@@ -15,7 +15,7 @@ pub enum Kind {
 }
 
 /// A throughput.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Row {
     pub strategy: String,
     pub workload: String,
@@ -28,7 +28,6 @@ pub struct Row {
     /// The fastest minus the slowest round, as a part of the median; of a model: null.
     pub spread: Option<f64>,
     /// What bounds a model; of a measurement: null.
-    #[serde(serialize_with = "bound_name")]
     pub bound: Option<Bound>,
     /// Whether the model's counts are beyond what was counted.
     pub extrapolated: bool,
@@ -37,11 +36,6 @@ pub struct Row {
     pub usl_beta: Option<f64>,
     /// Root mean square of how far the law is from the rows, as a part of them.
     pub usl_residual: Option<f64>,
-}
-
-#[allow(clippy::ref_option, reason = "serde calls it with a reference to the field")]
-fn bound_name<S: Serializer>(bound: &Option<Bound>, serializer: S) -> Result<S::Ok, S::Error> {
-    bound.map(Bound::name).serialize(serializer)
 }
 
 /// Strategy by strategy: what was measured, each part, and the model.
