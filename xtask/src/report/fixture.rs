@@ -116,5 +116,6 @@ fn row(setting: &Setting, strategy: &str, rounds: usize) -> Row {
         exact_sums_share: 0.0,
         counter_share: 0.25,
         lru_share: 0.5,
+        instructions_per_lifetime: None,
     }
 }
