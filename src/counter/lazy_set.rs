@@ -246,7 +246,15 @@ impl<const N: usize, P> LazyCounterSet<N, P> {
     #[inline]
     pub fn sum_all(&self) -> [i64; N] {
         let inline = self.inline.each_ref().map(|word| word.load(MemoryOrdering::Relaxed));
-        let Some(Promoted { slots, shared }) = self.promoted() else { return inline };
+        match self.promoted() {
+            None => inline,
+            Some(promoted) => Self::sum_promoted(promoted, inline),
+        }
+    }
+
+    /// Not inlined, so that what is not promoted has no registers to save.
+    #[inline(never)]
+    fn sum_promoted(Promoted { slots, shared }: Promoted<'_, N>, inline: [i64; N]) -> [i64; N] {
         // SAFETY: there are `N` slots.
         let sums = unsafe { slots.sum_all::<N>() };
         core::array::from_fn(|index| {
@@ -321,6 +329,7 @@ impl<const N: usize, P> LazyCounterSet<N, P> {
     }
 
     /// Gives the slots of a promoted set away, with what is in them.
+    #[inline(never)]
     fn free(&mut self) {
         let address = self.slots_address();
         // SAFETY: promotion allocated `N` slots there; nobody else uses them, since `self` is borrowed for this alone.
@@ -426,6 +435,7 @@ impl<const N: usize, P: PromotionPolicy> LazyCounterSet<N, P> {
 }
 
 impl<const N: usize, P> Drop for LazyCounterSet<N, P> {
+    #[inline]
     fn drop(&mut self) {
         if self.is_promoted() {
             #[cfg(feature = "robust")]
