@@ -91,7 +91,7 @@ impl Growth {
             .enumerate()
             .map(|(index, &last)| {
                 let line = self.line(|counts| counts.numbers(nr_locks)[index]);
-                line.filter(|line| line.slope > 0.0).map_or(last, |line| (line.start + line.slope * f64::from(cpus)).max(last))
+                line.map_or(last, |line| (line.start + line.slope * f64::from(cpus)).max(last))
             })
             .collect();
         Some(Counts::from_numbers(&numbers))

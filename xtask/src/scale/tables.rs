@@ -25,7 +25,7 @@ pub fn render(host: &Host, cores: &Cores, plan: &Plan, measured: &Measured, rows
         format!("MEASURED: execs a second on {}, and what the model says\n{}", places(plan), throughputs(rows)),
         format!("{} {}", processor(host), cores.sentence()),
         format!("PREDICTION and measurement, for an operation on each thread\n{}", predictions(checks)),
-        validation::verdict(checks),
+        validation::verdict(checks, cores.are_busy()),
         UNITS.to_owned(),
         format!("TIMES of single execs' counters, when threads lose their cores\n{}", latencies(&measured.latency)),
         OVERCOMMIT.to_owned(),

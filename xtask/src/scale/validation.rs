@@ -114,7 +114,7 @@ fn row<'a>(rows: &'a [bench_rows::Row], name: &str, threads: u32) -> Result<&'a 
 }
 
 /// How many predictions for two threads are close, and, if those are too few, why that may be.
-pub fn verdict(checks: &[Check]) -> String {
+pub fn verdict(checks: &[Check], is_busy: bool) -> String {
     let two: Vec<_> = checks.iter().filter(|check| check.threads == 2).collect();
     let (close, far): (Vec<&Check>, Vec<&Check>) = two.iter().partition(|check| check.is_close());
     let percent = CLOSE * 100.0;
@@ -125,12 +125,13 @@ pub fn verdict(checks: &[Check]) -> String {
     }
     let one_thread_error = checks.iter().filter(|check| check.threads == 1).map(|check| check.error.abs()).fold(0.0, f64::max);
     text += &format!(". Two measurements of the same on one thread are up to {:.0} % apart", one_thread_error * 100.0);
-    let is_noise = one_thread_error > CLOSE;
-    if close.len() < WANTED && is_noise {
-        text += ": too few, and the machine was not idle, since what is merely measured twice is as far apart. Run it on an idle machine";
-    } else if close.len() < WANTED {
-        text += ": too few, for other reasons than a busy machine: this processor overlaps transfers, or its cores keep a line for longer than \
-                 one operation";
+    let is_noisy = is_busy || one_thread_error > CLOSE;
+    if close.len() < WANTED && !is_noisy {
+        text += ". These are too few, for other reasons than a busy machine: this processor overlaps transfers, or its cores keep a line for \
+                 longer than one operation";
+    }
+    if is_noisy {
+        text += ". The machine was not idle: throughputs of several threads, and errors of their predictions, are not to be trusted";
     }
     text + "."
 }
@@ -155,15 +156,17 @@ pub mod tests {
     #[test]
     fn the_verdict_counts_predictions_for_two_threads_and_names_the_others() {
         let good = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|op| check(op, 2, 10.0, 9.0));
-        let text = verdict(&[&good[..], &[check("far", 2, 10.0, 5.0), check("a", 1, 10.0, 10.0)]].concat());
-        assert!(text.starts_with("8 of 9 predictions") && text.contains("not: far") && !text.contains("too few"), "{text}");
+        let text = verdict(&[&good[..], &[check("far", 2, 10.0, 5.0), check("a", 1, 10.0, 10.0)]].concat(), false);
+        assert!(text.starts_with("8 of 9 predictions") && text.contains("not: far"), "{text}");
+        assert!(!text.contains("too few") && !text.contains("not idle"), "{text}");
     }
 
     #[test]
     fn too_few_close_predictions_have_a_reason() {
-        let noisy = verdict(&[check("a", 2, 10.0, 9.0), check("a", 1, 10.0, 5.0)]);
-        assert!(noisy.contains("too few") && noisy.contains("not idle"), "{noisy}");
-        let quiet = verdict(&[check("a", 2, 10.0, 9.0), check("a", 1, 10.0, 10.0)]);
-        assert!(quiet.contains("too few") && !quiet.contains("not idle"), "{quiet}");
+        let noisy = verdict(&[check("a", 2, 10.0, 9.0), check("a", 1, 10.0, 5.0)], false);
+        assert!(noisy.contains("not idle") && !noisy.contains("too few"), "{noisy}");
+        let quiet = [check("a", 2, 10.0, 9.0), check("a", 1, 10.0, 10.0)];
+        assert!(verdict(&quiet, false).contains("too few") && !verdict(&quiet, false).contains("not idle"));
+        assert!(verdict(&quiet, true).contains("not idle"));
     }
 }
