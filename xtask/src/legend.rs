@@ -7,7 +7,7 @@ use crate::table::counted;
 use clap::ValueEnum;
 
 /// When a row's rounds are further apart, its ratio says little.
-const MAX_SPREAD: f64 = 0.5;
+pub const MAX_SPREAD: f64 = 0.5;
 
 /// The columns, the strategies, what `host` makes of the numbers of CPUs, and which ratios not to trust.
 pub fn render(rows: &[Row], host: &Host) -> String {

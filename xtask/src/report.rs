@@ -38,10 +38,9 @@ const PAGE_FILE: &str = "index.html";
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  cargo xtask report                                      measure, and write target/report/index.html
-  cargo xtask report --from DIR --out page.html           a page of JSON files that are there
-  cargo xtask report --numbers docs/numbers.md            the key figures as Markdown too
-  cargo xtask report --from DIR --numbers docs/numbers.md")]
+  cargo xtask report                              measure, target/report/index.html
+  cargo xtask report --from DIR --out page.html   a page of JSON files that are there
+  cargo xtask report --numbers docs/numbers.md    the key figures as Markdown too")]
 pub struct Report {
     /// Measure nothing; the folder with the JSON files
     #[arg(long, value_name = "DIR")]

@@ -73,7 +73,9 @@ fn a_folder_for_curves_that_cannot_be_written_is_refused() {
 
 #[test]
 fn help_is_printed_and_no_failure() {
-    for arguments in [&["--help"][..], &["bench", "--help"], &["forkbomb", "--help"], &["scale", "--help"], &["test", "--help"]] {
+    for arguments in
+        [&["--help"][..], &["bench", "--help"], &["forkbomb", "--help"], &["report", "--help"], &["scale", "--help"], &["test", "--help"]]
+    {
         let output = xtask(arguments);
         assert!(output.status.success() && output.stderr.is_empty());
         assert!(String::from_utf8_lossy(&output.stdout).contains("Usage: cargo xtask"));
@@ -85,6 +87,54 @@ fn the_version_is_printed() {
     let output = xtask(&["--version"]);
     assert!(output.status.success());
     assert!(String::from_utf8_lossy(&output.stdout).starts_with("cargo xtask "));
+}
+
+#[test]
+fn a_report_of_nothing_or_to_nowhere_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let empty = folder.path().to_str().unwrap();
+    assert_one_line(&["report", "--from", empty], "there is no forkbomb.json");
+    assert_one_line(&["report", "--from", "/no/such/folder"], "/no/such/folder is not a folder");
+    assert_one_line(&["report", "--from", empty, "--out", "/no/such/folder/page.html"], "No such file or directory");
+    assert_one_line(&["report", "--from", empty, "--numbers", "/dev/null"], "/dev/null");
+    assert_one_line(&["report", "--out", "/no/such/folder/page.html"], "/no/such/folder is not a folder");
+    fs::write(folder.path().join("bench.json"), "{").unwrap();
+    assert_one_line(&["report", "--from", empty], "bench.json is of no use");
+    assert!(!folder.path().join("index.html").exists());
+}
+
+/// What the bench writes of one operation.
+fn bench_json() -> String {
+    let row = r#"{"name": "gs_add", "threads": 1, "possible_cpus": 2, "ns": 0.5, "median_ns": 0.5, "ratio_to_gs_add": 1.0}"#;
+    format!(r#"{{"machine": {{"processor": "P <&>"}}, "command": "cargo xtask bench", "rows": [{row}]}}"#)
+}
+
+#[test]
+fn a_report_of_one_file_is_written_and_tells_what_is_missing() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("bench.json"), bench_json()).unwrap();
+    let numbers = folder.path().join("numbers.md");
+    let output = xtask(&["report", "--from", folder.path().to_str().unwrap(), "--numbers", numbers.to_str().unwrap()]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    assert_eq!(stderr.lines().filter(|line| line.starts_with("note: there is no ")).count(), 3, "{stderr}");
+    let page = fs::read_to_string(folder.path().join("index.html")).unwrap();
+    assert!(page.contains("P &lt;&amp;&gt;") && page.contains("there is no forkbomb.json"));
+    assert!(fs::read_to_string(numbers).unwrap().contains("| gs_add | 0.50 ns |"));
+}
+
+#[test]
+fn a_command_that_fails_is_named_by_the_report() {
+    // Without cargo and QEMU none of them can measure.
+    let folder = TempDir::new().unwrap();
+    let page = folder.path().join("page.html");
+    // What was measured once is not shown instead.
+    fs::write(folder.path().join("bench.json"), bench_json()).unwrap();
+    let output = xtask(&["report", "--out", page.to_str().unwrap()]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let last = stderr.lines().last().unwrap_or_default();
+    assert!(!output.status.success() && last.starts_with("error: ") && !page.exists(), "{stderr}");
+    assert!(["forkbomb: ", "bench: ", "transfers: ", "scale: "].iter().all(|command| last.contains(command)), "{stderr}");
 }
 
 /// A cargo that writes down what it is called with, and then does as it is told.

@@ -127,7 +127,7 @@ fn fork_bomb(stored: &Stored<Row>) -> Vec<Figure> {
         }
     }
     for row in bombs(stored) {
-        let value = format!("{} lifetimes/s, {:.2} of each", per_second(row.per_second), row.ratio);
+        let value = format!("{} lifetimes/s, {:.2} times each", per_second(row.per_second), row.ratio);
         add(format!("bomb, {}, {}", row.strategy, counted(row.setting.cpus as usize, "CPU")), value, &row, percent(row.spread));
     }
     for error in errors(stored) {

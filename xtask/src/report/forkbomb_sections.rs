@@ -5,6 +5,7 @@ use super::section::{Cell, Shown, cells, charts, percent, section, table};
 use crate::cli::{Strategy, Workload, name};
 use crate::forkbomb::tables::{change, distinct, find, milliseconds, per_second, times};
 use crate::json_file::Stored;
+use crate::legend::{MAX_SPREAD, meaning};
 use crate::plot::{Axis, Bar, Bars, Chart, Kind, Line, Lines, Point};
 use crate::published;
 use crate::rows::Row;
@@ -468,15 +469,15 @@ fn each_once<'a>(rows: &[&'a Row], key: fn(&Row) -> &String) -> Vec<&'a str> {
 fn rounds(rows: &[&Row]) -> String {
     let nr_rounds = rows.iter().map(|row| row.rounds).max().unwrap_or_default();
     let spread = rows.iter().map(|row| row.spread).fold(0.0, f64::max);
-    format!("median of {}, up to {} apart", counted(nr_rounds, "round"), percent(spread))
+    let caution = if spread > MAX_SPREAD { format!("; do not trust what is above {}", percent(MAX_SPREAD)) } else { String::new() };
+    format!("median of {}, up to {} apart{caution}", counted(nr_rounds, "round"), percent(spread))
 }
 
 /// What the strategies are.
 fn meanings(rows: &[&Row]) -> Markup {
-    let meaning = |strategy: &str| crate::legend::meaning(strategy).unwrap_or_default();
     html! {
         dl.names {
-            @for row in rows { div { dt { (row.strategy) } dd { (meaning(&row.strategy)) } } }
+            @for row in rows { div { dt { (row.strategy) } dd { (meaning(&row.strategy).unwrap_or_default()) } } }
         }
     }
 }

@@ -2,20 +2,22 @@
 
 use super::data::Data;
 use super::figures;
+use super::section::percent;
+use crate::legend::MAX_SPREAD;
 use std::fmt::Write;
 
+/// Before the spread that is too large.
 const HEAD: &str = "\
 # Numbers
 
 Written by `cargo xtask report --numbers docs/numbers.md`; not to be changed by hand. What the names mean: `cargo xtask forkbomb --help`,
-`cargo xtask bench --list`, `cargo xtask transfers --help`. The spread is how far the fastest and the slowest round are apart, as a part of the
-median, unless it says something else.
-";
+`cargo xtask bench --list`, `cargo xtask transfers --help`, `cargo xtask scale --help`. The spread is how far the fastest and the slowest round
+are apart, as a part of the median, unless it says something else; a figure does not say much whose spread is above ";
 
 const COLUMNS: [&str; 4] = ["figure", "value", "on", "spread"];
 
 pub fn render(data: &Data) -> String {
-    let mut text = HEAD.to_owned();
+    let mut text = format!("{HEAD}{}.\n", percent(MAX_SPREAD));
     for group in figures::all(data) {
         // Writing to a string does not fail.
         let _ = write!(text, "\n## {}\n\n`{}` on {}\n\n", group.title, group.command, escaped(&group.machine));
