@@ -30,7 +30,7 @@ const HEAD: f64 = 44.0;
 const LINE_HEIGHT: f64 = 18.0;
 
 /// What a character takes in `text` of the style's size, at most on average.
-const CHARACTER_WIDTH: f64 = 6.6;
+const CHARACTER_WIDTH: f64 = 7.2;
 
 /// A part of a page: the style is the page's.
 pub trait Chart {

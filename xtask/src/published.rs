@@ -4,7 +4,7 @@
 /// <https://lore.kernel.org/r/20230823050609.2228718-3-mjguzik@gmail.com>
 pub const EXEC_BEFORE: f64 = 133_543.0;
 pub const EXEC_AFTER: f64 = 186_061.0;
-pub const EXEC_PLACE: &str = "Linux 6.5, 26 cores (M. Guzik, 2023)";
+pub const EXEC_PLACE: &str = "26 cores (M. Guzik, 2023)";
 
 /// The second thread: milliseconds of lmbench's programs with counters for each CPU, and with atomics until there is a second thread.
 /// Message 20240418142008.2775308-1. The changes are as printed there.

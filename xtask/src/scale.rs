@@ -7,7 +7,7 @@ pub mod latency;
 pub mod measure;
 mod model;
 pub mod rows;
-mod tables;
+pub mod tables;
 mod usl;
 mod validation;
 

@@ -1,5 +1,7 @@
 //! From values to places, and which values are written beside them.
 
+use crate::table::grouped_digits;
+
 /// An axis.
 #[derive(Clone, Debug)]
 pub struct Axis {
@@ -95,8 +97,11 @@ impl Scale {
     }
 }
 
-/// A number as short as a tick's text is: `250`, `1.5k`, `20M`.
+/// A number as short as a tick's text is: `250`, `1.5k`, `20M`. What has four digits that count, as many a number of CPUs has, keeps them: `1,024`.
 pub fn short(value: f64) -> String {
+    if (1e3..1e4).contains(&value) && value.fract() == 0.0 && value % 10.0 != 0.0 {
+        return grouped_digits(value as u64);
+    }
     let (scaled, unit) = match value.abs() {
         size if size >= 1e9 => (value / 1e9, "G"),
         size if size >= 1e6 => (value / 1e6, "M"),
@@ -153,7 +158,7 @@ mod tests {
 
     #[test]
     fn ticks_are_short() {
-        let texts = [0.0, 0.5, 0.001, 1.0, 250.0, 1_500.0, 20_000_000.0, 3e9].map(short);
-        assert_eq!(texts, ["0", "0.5", "0.001", "1", "250", "1.5k", "20M", "3G"]);
+        let texts = [0.0, 0.5, 0.001, 1.0, 250.0, 1_024.0, 1_500.0, 20_000_000.0, 3e9].map(short);
+        assert_eq!(texts, ["0", "0.5", "0.001", "1", "250", "1,024", "1.5k", "20M", "3G"]);
     }
 }

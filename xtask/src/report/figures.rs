@@ -11,6 +11,7 @@ use crate::json_file::Stored;
 use crate::rows::Row;
 use crate::scale::measure::PARTS;
 use crate::scale::rows::{Kind, Row as ScaleRow};
+use crate::scale::tables::millions;
 use crate::table::{counted, grouped_digits};
 
 /// A figure.
@@ -198,7 +199,7 @@ fn scaling(stored: &Stored<ScaleRow>) -> Vec<Figure> {
             let kind = scale_section::kind_name(kind);
             figures.push(Figure {
                 name: format!("{}, {strategy}, {kind}", row.workload),
-                value: format!("{} /s", per_second(row.per_second)),
+                value: format!("{} million/s", millions(row.per_second)),
                 setting: counted(row.cpus as usize, "CPU"),
                 spread: row.spread.map_or_else(|| "a model".to_owned(), percent),
             });

@@ -159,7 +159,7 @@ fn latencies(rows: &[Latency]) -> String {
 }
 
 /// Three digits.
-fn millions(per_second: f64) -> String {
+pub fn millions(per_second: f64) -> String {
     let millions = per_second / 1e6;
     match millions {
         large if large >= 99.95 => grouped_digits(large.round() as u64),
