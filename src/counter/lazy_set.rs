@@ -114,19 +114,30 @@ impl<const N: usize, P> LazyCounterSet<N, P> {
         }
     }
 
+    /// Where the slots are, once promoted.
+    #[inline(always)]
+    fn published(&self) -> Option<SlotsAddress> {
+        // Acquire: the slots were zero when their address was published, and whatever is seen of them later is newer.
+        let address = self.address.load(MemoryOrdering::Acquire);
+        // SAFETY: no state before that is an object's address, which is not null.
+        (address.addr() > CLAIMED.addr()).then(|| unsafe { SlotsAddress::from_ptr(address) })
+    }
+
     /// The slots and the shared words, once promoted.
     #[inline(always)]
     fn promoted(&self) -> Option<Promoted<'_, N>> {
-        // Acquire: the slots were zero when their address was published, and whatever is seen of them later is newer.
-        let address = self.address.load(MemoryOrdering::Acquire);
-        if address.addr() <= CLAIMED.addr() {
-            return None;
-        }
-        // SAFETY: not null; an object with `N` slots, and shared words that were written before it was published, until `&mut self` takes them away;
-        // the mask is theirs.
-        unsafe {
-            Some(Promoted { slots: SlotsAddress::from_ptr(address).slots(&self.touched), shared: (*self.shared.0.get()).assume_init_ref() })
-        }
+        // SAFETY: just seen.
+        self.published().map(|address| unsafe { self.promoted_to(address) })
+    }
+
+    /// # Safety
+    ///
+    /// The address was seen to be published during the borrow of `self`.
+    #[inline(always)]
+    unsafe fn promoted_to(&self, address: SlotsAddress) -> Promoted<'_, N> {
+        // SAFETY: an object with `N` slots, and shared words that were written before it was published, until `&mut self` takes them away; the
+        // mask is theirs.
+        unsafe { Promoted { slots: address.slots(&self.touched), shared: (*self.shared.0.get()).assume_init_ref() } }
     }
 
     /// Whether there are slots on every CPU.
@@ -350,9 +361,10 @@ impl<const N: usize, P: PromotionPolicy> LazyCounterSet<N, P> {
     #[inline(always)]
     pub fn add(&self, index: impl CounterIndex<N>, amount: i64) {
         let index = index.index();
-        match self.promoted() {
+        match self.published() {
             None => self.add_inline(index, amount),
-            Some(promoted) => self.add_promoted(promoted, index, amount),
+            // SAFETY: just seen.
+            Some(address) => unsafe { self.add_promoted(address, index, amount) },
         }
     }
 
@@ -363,9 +375,10 @@ impl<const N: usize, P: PromotionPolicy> LazyCounterSet<N, P> {
     #[inline(always)]
     pub fn add_pinned(&self, pin: Pinned<'_>, index: impl CounterIndex<N>, amount: i64) {
         let index = index.index();
-        match self.promoted() {
+        match self.published() {
             None => self.add_inline(index, amount),
-            Some(promoted) => self.add_promoted_pinned(pin, promoted, index, amount),
+            // SAFETY: just seen.
+            Some(address) => unsafe { self.add_promoted_pinned(pin, address, index, amount) },
         }
     }
 
@@ -378,8 +391,15 @@ impl<const N: usize, P: PromotionPolicy> LazyCounterSet<N, P> {
         }
     }
 
+    /// Not inlined, so that what is not promoted is short.
+    ///
+    /// # Safety
+    ///
+    /// The address was seen to be published.
     #[inline(never)]
-    fn add_promoted(&self, Promoted { slots, shared }: Promoted<'_, N>, index: usize, amount: i64) {
+    unsafe fn add_promoted(&self, address: SlotsAddress, index: usize, amount: i64) {
+        // SAFETY: the caller's promise.
+        let Promoted { slots, shared } = unsafe { self.promoted_to(address) };
         let shared = &shared[index];
         if self.batch.is_large(amount) {
             return shared.add_to_base(amount);
@@ -388,8 +408,15 @@ impl<const N: usize, P: PromotionPolicy> LazyCounterSet<N, P> {
         unsafe { slots.add(index, amount, self.batch, shared) };
     }
 
+    /// Not inlined, so that what is not promoted is short.
+    ///
+    /// # Safety
+    ///
+    /// The address was seen to be published.
     #[inline(never)]
-    fn add_promoted_pinned(&self, pin: Pinned<'_>, Promoted { slots, shared }: Promoted<'_, N>, index: usize, amount: i64) {
+    unsafe fn add_promoted_pinned(&self, pin: Pinned<'_>, address: SlotsAddress, index: usize, amount: i64) {
+        // SAFETY: the caller's promise.
+        let Promoted { slots, shared } = unsafe { self.promoted_to(address) };
         let own = &shared[index];
         if self.batch.is_large(amount) {
             return own.add_to_base(amount);
