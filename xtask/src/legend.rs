@@ -3,8 +3,9 @@
 use crate::cli::Strategy;
 use crate::host::Host;
 use crate::rows::Row;
-use crate::table::counted;
+use crate::table::{counted, percent};
 use clap::ValueEnum;
+use kernel_runner::Accel;
 
 /// When a row's rounds are further apart, its ratio says little.
 pub const MAX_SPREAD: f64 = 0.5;
@@ -25,6 +26,9 @@ pub fn render(rows: &[Row], host: &Host) -> String {
     let host_cpus = counted(host.host_cpus, "CPU");
     if rows.iter().any(|row| !row.setting.native) {
         lines.push(format!("The CPUs are threads of QEMU's (accelerator {}) on a host of {host_cpus}.", host.accel));
+        if host.accel == crate::cli::name(Accel::Tcg) {
+            lines.push("QEMU translates their instructions, which makes calls slow and lines that change hands cheap: compare `threads` with --native.".into());
+        }
     }
     if rows.iter().any(|row| row.setting.native) {
         lines.push(format!("Native threads are pinned, each to one of the host's {host_cpus}."));
@@ -33,14 +37,26 @@ pub fn render(rows: &[Row], host: &Host) -> String {
     if !oversubscribed.is_empty() {
         lines.push(format!("More CPUs than the host has ({oversubscribed}) are oversubscribed: they take turns on the host's."));
     }
-    let uneven = list(rows.iter().filter(|row| row.spread > MAX_SPREAD));
-    if !uneven.is_empty() {
-        lines.push(format!(
-            "Do not trust the ratio with a number of CPUs of {uneven}, where a spread is above {:.0} %: the host was too busy, or the rounds too short.",
-            MAX_SPREAD * 100.0
-        ));
-    }
+    lines.extend(uneven(rows));
     lines.join("\n")
+}
+
+/// Which rows not to trust.
+fn uneven(rows: &[Row]) -> Option<String> {
+    const MOST_NAMES: usize = 4;
+    let names = each_once(rows.iter().filter(|row| row.spread > MAX_SPREAD).map(|row| {
+        let place = if row.setting.native { "native threads" } else { "CPUs" };
+        format!("{} with {} on {} {place}", row.setting.workload, row.strategy, row.setting.cpus)
+    }));
+    let more = names.len().saturating_sub(MOST_NAMES);
+    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+    (!names.is_empty()).then(|| {
+        format!(
+            "Rounds are more than {} apart, because the host was busy or they were too short; do not trust: {}{more}.",
+            percent(MAX_SPREAD),
+            names[..names.len().min(MOST_NAMES)].join(", ")
+        )
+    })
 }
 
 /// What the command line's help says about a strategy.
@@ -92,6 +108,6 @@ mod tests {
     fn a_large_spread_is_told_with_its_cpus() {
         let text =
             legend(&[round("each", 4, 60), round("each", 4, 100), round("each", 4, 111), round("each", 8, 80), round("each", 8, 120)]);
-        assert!(text.contains("Do not trust the ratio with a number of CPUs of 4, where a spread is above 50 %"), "{text}");
+        assert!(text.contains("more than 50 % apart") && text.contains("do not trust: bomb with each on 4 CPUs."), "{text}");
     }
 }

@@ -24,7 +24,7 @@ const WIDTH: f64 = 480.0;
 const MARGIN: f64 = 10.0;
 
 /// Below the title.
-const HEAD: f64 = 44.0;
+const HEAD: f64 = 50.0;
 
 /// From one line of text to the next.
 const LINE_HEIGHT: f64 = 18.0;

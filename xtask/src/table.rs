@@ -39,7 +39,7 @@ pub fn lines(rows: &[Row]) -> String {
             grouped_digits(row.lifetimes),
             format!("{:.1}", row.seconds),
             grouped_digits(row.per_second.round() as u64),
-            if row.spread.is_finite() { format!("{:.0} %", row.spread * 100.0) } else { "-".into() },
+            percent(row.spread),
             if row.ratio.is_finite() { format!("{:.2}", row.ratio) } else { "-".into() },
         ]);
     }
@@ -64,6 +64,11 @@ pub fn verdict(rows: &[Row], is_limited: bool) -> Result<String, String> {
     } else {
         Err(format!("{nonzero} counters did not end at zero, and {leaked} objects leaked"))
     }
+}
+
+/// `12 %`, and `-` where nothing was done.
+pub fn percent(share: f64) -> String {
+    if share.is_finite() { format!("{:.0} %", share * 100.0) } else { "-".into() }
 }
 
 /// `1 CPU`, `2 CPUs`.

@@ -22,6 +22,8 @@ pub enum View {
     Folios,
     /// The counters of an exec alone.
     Alone,
+    /// Threads that add to the same counters.
+    Threads,
     /// Memory of a bomb's counters.
     Memory,
 }
@@ -142,6 +144,13 @@ impl Series {
             rounds: 11,
             ..native.clone()
         });
+        series.push(Series {
+            view: View::Threads,
+            workloads: vec![name(Workload::Threads)],
+            strategies: all.clone(),
+            seconds: Duration::from_millis(300),
+            ..native.clone()
+        });
         series.extend([1_000, 10_000].map(|live| Series {
             view: View::Memory,
             strategies: all.clone(),
@@ -259,7 +268,7 @@ mod tests {
     fn everything_is_measured_within_two_minutes() {
         let series = Series::everything(&host());
         let views: Vec<_> = series.iter().map(|series| series.view).collect();
-        for view in [View::Lines, View::Matrix, View::Folios, View::Alone, View::Memory] {
+        for view in [View::Lines, View::Matrix, View::Folios, View::Alone, View::Threads, View::Memory] {
             assert!(views.contains(&view), "{view:?}");
         }
         // The rest of three minutes is for boots, and for rounds that take longer than they should.

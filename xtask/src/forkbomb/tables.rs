@@ -3,7 +3,7 @@
 use super::series::View;
 use crate::published;
 use crate::rows::{Row, Setting};
-use crate::table::{counted, grouped_digits, lines, styled};
+use crate::table::{counted, grouped_digits, lines, percent, styled};
 
 /// Workloads beside each other in one table: as many as a terminal is wide.
 const WORKLOADS_PER_TABLE: usize = 5;
@@ -25,6 +25,7 @@ pub fn render(view: View, rows: &[Row]) -> String {
         }
         View::Folios => vec![format!("{place}: {} with folios of 2^order pages", first.setting.workload), folios(rows)],
         View::Alone => vec![format!("{place}: an exec's counters alone, two spaces"), alone(rows)],
+        View::Threads => vec![format!("{place}: threads of one process, one on each"), threads(rows)],
         View::Memory => vec![format!("{place}: a bomb of up to {} processes", grouped_digits(first.setting.live)), memory(rows)],
     };
     tables.push(spread(rows));
@@ -211,7 +212,23 @@ fn alone(rows: &[Row]) -> String {
 
 /// `12.3x`.
 pub fn times(ratio: f64) -> String {
-    format!("{ratio:.2}x")
+    if ratio < 0.095 { format!("{ratio:.4}x") } else { format!("{ratio:.2}x") }
+}
+
+fn threads(rows: &[Row]) -> String {
+    let mut table = styled(["strategy", "runs/s", "this / atomic", "largest error seen", "guaranteed", "spread"]);
+    let atomic = rows.iter().find(|row| row.strategy == "atomic");
+    for row in rows {
+        table.add_row([
+            row.strategy.clone(),
+            per_second(row.per_second),
+            atomic.map_or_else(String::new, |atomic| times(row.per_second / atomic.per_second)),
+            grouped_digits(row.worst_read_error),
+            grouped_digits(row.guaranteed_error),
+            percent(row.spread),
+        ]);
+    }
+    table.to_string()
 }
 
 fn memory(rows: &[Row]) -> String {
@@ -244,6 +261,9 @@ pub fn legend(views: &[View]) -> String {
              M. Wilcox answered that larger anonymous folios are fewer (2023).",
         ),
         View::Alone => Some("ns: a CPU's for one lifetime: two spaces' counters made, 59 adds, 8 exact sums, freed; nothing else is done."),
+        View::Threads => {
+            Some("runs/s: of all threads; a run is 60 page faults, counted one by one, and four unmaps, in the space that all have.")
+        }
         View::Memory => Some("most alive: on all CPUs together, before the collapse. left behind: objects in use after it."),
     };
     views.iter().filter_map(meaning).collect::<Vec<_>>().join("\n")

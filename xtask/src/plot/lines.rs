@@ -103,7 +103,7 @@ impl Chart for Lines {
         let below = bottom + 2.0 * LINE_HEIGHT + MARGIN;
         let (nr_rows, legend) = self.legend(below + LINE_HEIGHT);
         let markup = html! {
-            text class="name" x=(MARGIN) y="35" { (self.y.label) }
+            text class="name" x=(MARGIN) y="33" { (self.y.label) }
             @for &tick in &y.ticks {
                 line class="grid" x1=(number(LEFT)) x2=(number(right)) y1=(number(at_y(tick))) y2=(number(at_y(tick))) {}
                 text class="tick end" x=(number(LEFT - 6.0)) y=(number(at_y(tick) + 4.0)) { (short(tick)) }

@@ -32,7 +32,7 @@ pub fn growth(source: &Source<Row>) -> Markup {
             lines,
         };
         let lifetimes = chart(
-            "A lifetime of four counters: made, 59 adds, summed, dropped",
+            "Four counters: made, 59 adds, summed, dropped",
             LIFETIMES.iter().map(|(name, label)| line(name, label, |row| Some(row.ns))).collect(),
         );
         let objects = chart(

@@ -1,8 +1,7 @@
 //! The key figures: few, named, each with its spread.
 
 use super::data::{Data, Source, command_of};
-use super::forkbomb_sections::{Alone, Execs, OPERATION_STRATEGIES, OPERATIONS, bombs, errors, folios, matrix, memories};
-use super::section::percent;
+use super::forkbomb_sections::{Alone, Execs, OPERATION_STRATEGIES, OPERATIONS, bombs, errors, folios, matrix, memories, threads_alone};
 use super::{scale_section, transfers_section};
 use crate::bench_rows;
 use crate::bench_table::{nanoseconds, ratio};
@@ -12,7 +11,7 @@ use crate::rows::Row;
 use crate::scale::measure::PARTS;
 use crate::scale::rows::{Kind, Row as ScaleRow};
 use crate::scale::tables::millions;
-use crate::table::{counted, grouped_digits};
+use crate::table::{counted, grouped_digits, percent};
 
 /// A figure.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,9 +69,9 @@ pub const COUNTED: [&str; 12] = [
     "alloc_here_free_there/16",
     "linux_like_alloc_free",
     "set4_new_drop",
-    "exec",
+    "exec/grouped",
     "exec/lazy",
-    "exec/linux_grouped",
+    "exec/linux-grouped",
 ];
 
 /// Strategies whose scaling is told.
@@ -138,6 +137,17 @@ fn fork_bomb(stored: &Stored<Row>) -> Vec<Figure> {
             add(format!("largest error of a read, {}", error.strategy), value, row, "worst of all rounds".into());
         }
     }
+    let threads = threads_alone(stored);
+    let atomic = threads.iter().find(|row| row.strategy == "atomic");
+    for row in &threads {
+        let ratio = atomic.map_or_else(String::new, |atomic| format!("; {} atomic's", times(row.per_second / atomic.per_second)));
+        add(
+            format!("threads of one process, {}", row.strategy),
+            format!("{} runs/s{ratio}", per_second(row.per_second)),
+            row,
+            percent(row.spread),
+        );
+    }
     for row in memories(stored) {
         let name = format!("memory of a space's counters, {}, {} processes", row.strategy, grouped_digits(row.setting.live));
         add(name, format!("{} B", grouped_digits(row.bytes_per_space.round() as u64)), row, "counted".into());
@@ -182,7 +192,11 @@ fn transfers(stored: &Stored<::transfers::Row>) -> Vec<Figure> {
         .filter_map(|op| transfers_section::find(stored, op, largest))
         .map(|row| Figure {
             name: row.op.clone(),
-            value: format!("{} transfers, {:.1} instructions", transfers_section::short(row.transfers_per_op), row.instructions_per_op),
+            value: format!(
+                "{} transfers, {} instructions",
+                transfers_section::short(row.transfers_per_op),
+                transfers_section::whole(row.instructions_per_op)
+            ),
             setting: counted(largest as usize, "CPU"),
             spread: "counted".into(),
         })

@@ -88,6 +88,7 @@ fn fork_bomb(strategies: &[String]) -> Vec<Row> {
     for part in ["counters", "lifecycle"] {
         add(&Setting { workload: "exec".into(), part: part.into(), ..native.clone() }, &all, 11);
     }
+    add(&Setting { workload: "threads".into(), ..native.clone() }, &all, 5);
     for live in [1_000, 10_000] {
         add(&Setting { live, ..native.clone() }, &all, 1);
     }

@@ -1,7 +1,7 @@
 //! What the fork bomb measures.
 
 use super::data::Source;
-use super::section::{Cell, Shown, cells, charts, percent, section, table};
+use super::section::{Cell, Shown, cells, charts, section, table};
 use crate::cli::{Strategy, Workload, name};
 use crate::forkbomb::tables::{change, distinct, find, milliseconds, per_second, times};
 use crate::json_file::Stored;
@@ -9,7 +9,7 @@ use crate::legend::{MAX_SPREAD, meaning};
 use crate::plot::{Axis, Bar, Bars, Chart, Kind, Line, Lines, Point};
 use crate::published;
 use crate::rows::Row;
-use crate::table::{counted, grouped_digits};
+use crate::table::{counted, grouped_digits, percent};
 use maud::{Markup, html};
 
 /// The parts of an exec that are measured alone.
@@ -336,6 +336,63 @@ pub fn errors(stored: &Stored<Row>) -> Vec<ReadError> {
         }
     };
     each_once(&all, |row| &row.strategy).iter().map(error).collect()
+}
+
+pub fn threads(source: &Source<Row>) -> Markup {
+    section("Threads of one process", source, |stored| {
+        let all = threads_alone(stored);
+        let setting = &all.first()?.setting;
+        let find = |strategy| all.iter().find(|row| row.strategy == strategy);
+        let ratio = |row: &Row| find("atomic").map(|atomic| row.per_second / atomic.per_second);
+        let bars = Bars {
+            title: "Runs of threads that share a space's counters".into(),
+            axis: Axis::linear("million runs/s: 60 page faults, one by one, and four unmaps"),
+            bars: all
+                .iter()
+                .map(|row| {
+                    let millions = row.per_second / 1e6;
+                    Bar {
+                        label: row.strategy.clone(),
+                        value: millions,
+                        low: millions * (1.0 - row.spread / 2.0),
+                        high: millions * (1.0 + row.spread / 2.0),
+                        text: format!("{millions:.1} M/s"),
+                    }
+                })
+                .collect(),
+        };
+        let rows: Vec<_> = all
+            .iter()
+            .map(|row| {
+                cells([
+                    row.strategy.clone(),
+                    per_second(row.per_second),
+                    ratio(row).map_or_else(String::new, times),
+                    grouped_digits(row.worst_read_error),
+                    grouped_digits(row.guaranteed_error),
+                    percent(row.spread),
+                ])
+            })
+            .collect();
+        Some(Shown {
+            see: format!(
+                "On {} (native threads) this crate's groups count {} as much as plain atomics, lazy ones, which become per-CPU by themselves, {}.",
+                counted(setting.cpus as usize, "core"),
+                times(ratio(find("grouped")?)?),
+                times(ratio(find("lazy")?)?)
+            ),
+            content: html! {
+                (charts(&[bars.inline()]))
+                (table(&["strategy", "runs/s", "this / atomic", "largest |read - true| seen", "guaranteed", "spread"], &rows))
+            },
+            spread: rounds(&all),
+        })
+    })
+}
+
+/// Native threads of one process.
+pub fn threads_alone(stored: &Stored<Row>) -> Vec<&Row> {
+    stored.rows.iter().filter(|row| row.setting.native && row.setting.workload == name(Workload::Threads) && !row.setting.shares).collect()
 }
 
 pub fn memory(source: &Source<Row>) -> Markup {

@@ -12,8 +12,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-/// The commands, and how long each takes on two CPUs, compiling included, in seconds.
-const COMMANDS: [(&str, u64); 4] = [("forkbomb", 200), ("bench", 160), ("transfers", 100), ("scale", 180)];
+/// The commands, their options, and how long each takes on two CPUs, compiling included, in seconds.
+const COMMANDS: [(&str, &[&str], u64); 4] =
+    [("forkbomb", &[], 200), ("bench", &[], 160), ("transfers", &["--cpus", "1,2,4,8,16,32,64"], 120), ("scale", &[], 180)];
 
 /// How often the bar moves.
 const TICK: Duration = Duration::from_millis(250);
@@ -22,8 +23,8 @@ const TICK: Duration = Duration::from_millis(250);
 pub fn all(folder: &Path) -> Result<()> {
     let mut progress = Progress::new(COMMANDS.len());
     let mut failed = Vec::new();
-    for (command, seconds) in COMMANDS {
-        if let Err(error) = one(folder, command, seconds, &mut progress) {
+    for (command, options, seconds) in COMMANDS {
+        if let Err(error) = one(folder, command, options, seconds, &mut progress) {
             failed.push(format!("{command}: {error:#}"));
         }
         progress.boot_done();
@@ -35,7 +36,7 @@ pub fn all(folder: &Path) -> Result<()> {
 }
 
 /// This program in another process: its command's failure, or a signal, is that command's alone.
-fn one(folder: &Path, command: &str, seconds: u64, progress: &mut Progress) -> Result<()> {
+fn one(folder: &Path, command: &str, options: &[&str], seconds: u64, progress: &mut Progress) -> Result<()> {
     progress.stage(command);
     let file = folder.join(file_name(command));
     // Else a command that fails would be shown by what it once measured.
@@ -43,7 +44,7 @@ fn one(folder: &Path, command: &str, seconds: u64, progress: &mut Progress) -> R
         fs::remove_file(&file).with_context(|| format!("cannot replace {}", file.display()))?;
     }
     let mut process = Command::new(env::current_exe().context("this program's file is unknown")?);
-    process.arg(command).arg("--json").arg(file);
+    process.arg(command).args(options).arg("--json").arg(file);
     process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut process = Guarded::spawn(&mut process).context("cannot be started")?;
     let stderr = process.take_stderr().context("it has no error output")?;

@@ -2,8 +2,8 @@
 
 use super::data::Data;
 use super::figures;
-use super::section::percent;
 use crate::legend::MAX_SPREAD;
+use crate::table::percent;
 use std::fmt::Write;
 
 /// Before the spread that is too large.
@@ -39,6 +39,7 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::transfers_section::DRAWN;
     use super::*;
     use crate::report::fixture;
     use crate::workspace;
@@ -83,6 +84,15 @@ mod tests {
         assert_eq!(shape(&numbers), shape(&render(&data)));
     }
 
+    /// Else a figure would be missing without a word.
+    #[test]
+    fn operations_that_are_told_or_drawn_exist() {
+        let allowed = in_tree("qemu-tests/transfers/allowed.csv");
+        let exists = |op: &&str| allowed.lines().any(|line| line.split(',').next() == Some(op));
+        let missing: Vec<_> = figures::COUNTED.iter().chain(&DRAWN).filter(|op| !exists(op)).collect();
+        assert_eq!(missing, [&""; 0]);
+    }
+
     #[test]
     fn figures_in_the_readme_agree() {
         assert_eq!(disagreeing(&in_tree("README.md"), &in_tree("docs/numbers.md")), [""; 0]);
@@ -102,7 +112,7 @@ mod tests {
             "`cargo xtask bench` on Fixture, 2 CPUs",
             "| counters of an exec, linux-grouped | 50,000 ns; linux-grouped takes 1.00x | native, 2 CPUs of 256 possible | 10 % |",
             "| alloc_free/16 | 6.00 ns; baseline 600 ns (100.0x) | 1 thread, 256 possible CPUs | median 7.00 ns, 20.0 gs adds |",
-            "| atomic_add | 8 transfers, 3.0 instructions | 8 CPUs | counted |",
+            "| atomic_add | 8 transfers, 3 instructions | 8 CPUs | counted |",
             "| exec, lazy, model | 0.06 million/s | 64 CPUs | a model |",
         ] {
             assert!(text.contains(part), "no {part} in {text}");

@@ -9,12 +9,13 @@ const STYLE: &str = include_str!("style.css");
 
 /// Needs no other file and no script.
 pub fn render(data: &Data) -> String {
-    let sections: [Markup; 13] = [
+    let sections: [Markup; 14] = [
         forkbomb_sections::lifetime(&data.forkbomb),
         forkbomb_sections::first_thread(&data.forkbomb),
         forkbomb_sections::second_thread(&data.forkbomb),
         forkbomb_sections::bomb(&data.forkbomb),
         forkbomb_sections::workloads(&data.forkbomb),
+        forkbomb_sections::threads(&data.forkbomb),
         forkbomb_sections::accuracy(&data.forkbomb),
         forkbomb_sections::memory(&data.forkbomb),
         forkbomb_sections::list_lock(&data.forkbomb),
@@ -58,7 +59,7 @@ mod tests {
     fn all_sections_are_there_and_nothing_is_fetched() {
         let page = render(&fixture::data());
         assert!(!page.contains("Not measured") && !page.contains("NaN"), "{page}");
-        assert_eq!(page.matches("<section").count(), 13);
+        assert_eq!(page.matches("<section").count(), 14);
         // The name of SVG's language is no address.
         let addresses = page.replace("http://www.w3.org/2000/svg", "");
         for fetched in ["<script", "src=", "<link", "http:", "https:", "url("] {

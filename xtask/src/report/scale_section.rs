@@ -1,15 +1,15 @@
 //! Throughput over numbers of CPUs, measured and by a model, and how long single executions take.
 
 use super::data::{Data, Source};
-use super::section::{Shown, cells, charts, percent, section, table};
+use super::section::{Shown, cells, charts, section, table};
 use crate::json_file::Stored;
 use crate::plot::Chart;
 use crate::scale::curves::{throughput, times};
 use crate::scale::latency::Latency;
 use crate::scale::measure::PARTS;
 use crate::scale::rows::{Kind, Row};
-use crate::scale::tables::millions;
-use crate::table::grouped_digits;
+use crate::scale::tables::{law, millions};
+use crate::table::{grouped_digits, percent};
 use maud::{Markup, html};
 
 pub fn scale(source: &Source<Row>) -> Markup {
@@ -18,7 +18,6 @@ pub fn scale(source: &Source<Row>) -> Markup {
             .iter()
             .filter_map(|curve| {
                 let last = curve.iter().max_by_key(|row| row.cpus)?;
-                let parameter = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.4}"));
                 Some(cells([
                     last.strategy.clone(),
                     last.part.clone(),
@@ -26,8 +25,8 @@ pub fn scale(source: &Source<Row>) -> Markup {
                     grouped_digits(last.cpus.into()),
                     millions(last.per_second),
                     last.bound.map_or_else(String::new, |bound| bound.name().to_owned()),
-                    parameter(last.usl_alpha),
-                    parameter(last.usl_beta),
+                    law(last.usl_alpha),
+                    law(last.usl_beta),
                     last.spread.map_or_else(String::new, percent),
                 ]))
             })

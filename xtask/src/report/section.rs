@@ -101,11 +101,6 @@ pub fn cells<T: Into<String>>(texts: impl IntoIterator<Item = T>) -> Vec<Cell> {
     texts.into_iter().map(Cell::new).collect()
 }
 
-/// `12 %`.
-pub fn percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,13 +1,26 @@
 //! How often cache lines change hands.
 
 use super::data::Source;
-use super::section::{Cell, Shown, section, table};
+use super::section::{Cell, Shown, charts, section, table};
 use crate::json_file::Stored;
+use crate::plot::{Axis, Chart, Kind, Line, Lines, Point};
+use crate::table::grouped_digits;
 use ::transfers::Row;
-use maud::Markup;
+use maud::{Markup, html};
 
 /// Where a cell is as warm as it gets: transfers of an execution.
 const HOTTEST: f64 = 8.0;
+
+/// What is drawn: what grows with the number of CPUs, and what replaces it.
+pub const DRAWN: [&str; 7] = [
+    "atomic_add",
+    "sum/touched_all",
+    "exec/linux-grouped",
+    "linux_like_alloc_free",
+    "alloc_here_free_there/16",
+    "alloc_free/16",
+    "exec/grouped",
+];
 
 pub fn transfers(source: &Source<Row>) -> Markup {
     section("Line transfers", source, |stored| {
@@ -22,7 +35,7 @@ pub fn transfers(source: &Source<Row>) -> Markup {
             let at = |&cpus: &u32| find(stored, op, cpus);
             let cell = |cpus: &u32| at(cpus).map_or_else(|| Cell::new(""), |row| heat(row.transfers_per_op));
             let largest = counts.iter().rev().find_map(at);
-            let instructions = largest.map_or_else(String::new, |row| format!("{:.1}", row.instructions_per_op));
+            let instructions = largest.map_or_else(String::new, |row| whole(row.instructions_per_op));
             let locked = largest.map_or_else(String::new, |row| short(row.locked_per_op));
             [vec![Cell::new(*op)], counts.iter().map(cell).collect(), vec![Cell::new(instructions), Cell::new(locked)]].concat()
         };
@@ -38,10 +51,34 @@ pub fn transfers(source: &Source<Row>) -> Markup {
                  {none} of {} operations move none.",
                 ops.len()
             ),
-            content: table(&headings, &rows),
+            content: html! { (charts(&[growth(stored, &counts).inline()])) (table(&headings, &rows)) },
             spread: "counted, not timed: two runs give the same".into(),
         })
     })
+}
+
+/// Transfers by the number of CPUs.
+fn growth(stored: &Stored<Row>, counts: &[u32]) -> Lines {
+    let line = |op: &str| Line {
+        label: op.to_owned(),
+        kind: Kind::Measured,
+        points: counts
+            .iter()
+            .filter_map(|&cpus| find(stored, op, cpus))
+            .map(|row| Point::exact(row.cpus.into(), row.transfers_per_op))
+            .collect(),
+    };
+    Lines {
+        title: "Transfers by the number of CPUs".into(),
+        x: Axis::log("CPUs, all at it"),
+        y: Axis::linear("transfers of a line for each execution, counted"),
+        lines: DRAWN.iter().map(|op| line(op)).filter(|line| !line.points.is_empty()).collect(),
+    }
+}
+
+/// Without a fraction, which is there only because CPUs do different things now and then.
+pub fn whole(value: f64) -> String {
+    grouped_digits(value.round() as u64)
 }
 
 /// The numbers of CPUs.

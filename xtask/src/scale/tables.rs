@@ -6,7 +6,7 @@ use super::measure::{Measured, Plan, operation, strategies};
 use super::rows::{Kind, Row};
 use super::validation::{self, Check};
 use crate::host::Host;
-use crate::table::{grouped_digits, styled};
+use crate::table::{grouped_digits, percent, styled};
 use std::fmt::Write;
 
 /// Numbers of CPUs that the table has columns for; the JSON file has all.
@@ -168,17 +168,14 @@ pub fn millions(per_second: f64) -> String {
     }
 }
 
-fn law(parameter: Option<f64>) -> String {
+/// A parameter of the Universal Scalability Law.
+pub fn law(parameter: Option<f64>) -> String {
     match parameter {
         None => String::new(),
         Some(value) if value < 1e-9 => "0".to_owned(),
         Some(value) if value < 0.001 => format!("{value:.1e}"),
         Some(value) => format!("{value:.3}"),
     }
-}
-
-fn percent(part: f64) -> String {
-    format!("{:.0} %", part * 100.0)
 }
 
 fn signed_percent(part: f64) -> String {

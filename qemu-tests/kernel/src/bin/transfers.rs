@@ -191,7 +191,7 @@ mod kernel {
         ("lazy4_new_drop", lazy4_new_drop),
         ("fork_exit", fork_exit),
         ("fork_exit/lazy", fork_exit_lazy),
-        ("fork_exit/linux_grouped", fork_exit_linux_grouped),
+        ("fork_exit/linux-grouped", fork_exit_linux_grouped),
         ("exec/atomic", exec_atomic),
         ("exec/split", exec_split),
         ("exec/linux-each", exec_linux_each),
@@ -497,7 +497,7 @@ mod kernel {
     }
 
     fn fork_exit_linux_grouped(all_cpus: &AllCpus) {
-        all_cpus.repeat_less::<27>(|_, _| pinned(|pin| marked!(27, "fork_exit/linux_grouped", fork_and_exit::<LinuxGrouped>(pin))));
+        all_cpus.repeat_less::<27>(|_, _| pinned(|pin| marked!(27, "fork_exit/linux-grouped", fork_and_exit::<LinuxGrouped>(pin))));
     }
 
     fn exec_atomic(all_cpus: &AllCpus) {
