@@ -1,24 +1,18 @@
 //! Counters: exact sums, approximate reads, clean memory.
 
+#[path = "common/alone.rs"]
+mod alone;
 mod common;
 
 use common::machine;
 use core::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use pcpu::{AllocError, AllocFlags, Batch, Counter, CounterIndex, CounterSet, CounterVec, alloc, counters, with_pin};
+use pcpu::{AllocError, AllocFlags, Batch, Counter, CounterIndex, CounterSet, CounterVec, counters, with_pin};
 use std::sync::Mutex;
 
 const NR_CPUS: usize = 8;
 
-static ALONE: Mutex<()> = Mutex::new(());
-
-/// Runs on one CPU and checks that no object stays behind.
 fn on_boot_cpu(f: impl Fn() + Sync) {
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    machine(NR_CPUS).run(1, |_| {
-        let before = alloc::stats().live_objects;
-        f();
-        assert_eq!(alloc::stats().live_objects, before);
-    });
+    alone::on_boot_cpu(NR_CPUS, f);
 }
 
 #[test]
@@ -79,7 +73,7 @@ fn the_largest_batch_loses_nothing() {
 
 #[test]
 fn adds_of_all_cpus_are_all_in_the_sum_of_any() {
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _alone = alone::alone();
     let machine = machine(NR_CPUS);
     let rounds = 20_000i64;
     let shared = machine.run(1, |_| (Counter::new(0).unwrap(), CounterSet::new([7, 0, -7, 0, 1]).unwrap())).remove(0);
@@ -110,7 +104,7 @@ fn adds_of_all_cpus_are_all_in_the_sum_of_any() {
 
 #[test]
 fn a_sum_that_races_with_adds_never_goes_back() {
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _alone = alone::alone();
     let machine = machine(NR_CPUS);
     let counter = Mutex::new(machine.run(1, |_| Some(Counter::new(0).unwrap())).remove(0));
     let shared = counter.lock().unwrap().take().unwrap();
@@ -187,7 +181,7 @@ fn a_value_can_be_set_while_others_add() {
         assert_eq!(set.sum_all(), [-4, 2]);
     });
     // Nothing that is added meanwhile is lost.
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _alone = alone::alone();
     let machine = machine(NR_CPUS);
     let counter = machine.run(1, |_| Counter::new(0).unwrap()).remove(0);
     let changes: i64 = machine
@@ -297,7 +291,7 @@ fn debug_shows_both_values() {
 /// Linux lost counts of a dying CPU that was in no mask any more, but not folded yet.
 #[test]
 fn sums_and_comparisons_are_exact_at_each_step_of_cpus_going_offline() {
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _alone = alone::alone();
     let machine = machine(NR_CPUS);
     let counter = machine.run(1, |_| Counter::new(0).unwrap()).remove(0);
     let mut expected = 0;
@@ -319,7 +313,7 @@ fn sums_and_comparisons_are_exact_at_each_step_of_cpus_going_offline() {
 /// A sum may see the later of two adds and not the earlier one; Linux reported a bad state of what cannot be negative.
 #[test]
 fn the_positive_sum_of_what_cannot_be_negative_never_is() {
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _alone = alone::alone();
     let machine = machine(NR_CPUS);
     let counter = machine.run(1, |_| Counter::new(0).unwrap()).remove(0);
     let (ahead, done) = (AtomicI64::new(0), AtomicBool::new(false));

@@ -1,5 +1,7 @@
 //! Lazy counters: exact in every state, and while it changes.
 
+#[path = "common/alone.rs"]
+mod alone;
 mod common;
 #[path = "common/interrupts.rs"]
 mod interrupts;
@@ -14,16 +16,8 @@ use std::sync::{Barrier, Mutex};
 
 const NR_CPUS: usize = 4;
 
-static ALONE: Mutex<()> = Mutex::new(());
-
-/// Runs on one CPU and checks that no object stays behind.
 fn on_boot_cpu(f: impl Fn() + Sync) {
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    machine(NR_CPUS).run(1, |_| {
-        let before = alloc::stats().live_objects;
-        f();
-        assert_eq!(alloc::stats().live_objects, before);
-    });
+    alone::on_boot_cpu(NR_CPUS, f);
 }
 
 #[test]
@@ -111,7 +105,7 @@ extern "C" fn add_in_interrupt(signal: i32) {
 
 #[test]
 fn values_are_exact_when_promotion_races_with_adds_and_interrupts_of_all_cpus() {
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _alone = alone::alone();
     let machine = machine(NR_CPUS);
     const NR_SETS: usize = 1000;
     const NR_ADDS: i64 = 3;
@@ -267,7 +261,7 @@ fn a_counter_of_one_cpu_is_never_promoted() {
 
 #[test]
 fn two_cpus_in_turns_promote_at_the_eighth_change() {
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _alone = alone::alone();
     let turn = AtomicUsize::new(0);
     let set = Mutex::new(LazyCounterSet::<4>::default());
     let promoted_at = Mutex::new(None);
@@ -299,7 +293,7 @@ fn two_cpus_in_turns_promote_at_the_eighth_change() {
 /// In a proposal for Linux, counters joined the list of those to be folded only after they had become per-CPU.
 #[test]
 fn a_cpu_that_goes_offline_around_a_promotion_loses_nothing() {
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _alone = alone::alone();
     let machine = machine(NR_CPUS);
     for nr_online_at_promotion in 1..=NR_CPUS {
         let set = Mutex::new(LazyCounterSet::<2, Explicit>::default());

@@ -13,8 +13,9 @@
 /// enum Name { One, Two }                       names the counters of a set of two
 /// ```
 ///
-/// Doc comments and visibilities are allowed everywhere. All of them work on the boot CPU before [`init`](crate::init), and what they counted by
-/// then is counted once.
+/// Doc comments and visibilities are allowed everywhere, `cfg` on items but not on an enum's variants. A block of more than about a hundred items
+/// exceeds the compiler's recursion limit: begin another one. All counters work on the boot CPU before [`init`](crate::init), and what they
+/// counted by then is counted once.
 ///
 /// An enum has its variants in order as `ALL`, and their number as `COUNT`:
 ///
@@ -44,7 +45,7 @@
 /// # Ok::<(), pcpu::AllocError>(()) }).into_iter().collect::<Result<(), _>>().unwrap();
 /// ```
 ///
-/// A set is not indexed by another set's enum:
+/// A set is not indexed by an enum with more or fewer variants than it has counters (but by any that has as many):
 ///
 /// ```compile_fail,E0277
 /// pcpu::counters! {
