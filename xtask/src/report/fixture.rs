@@ -52,7 +52,7 @@ pub fn data() -> Data {
     Data {
         forkbomb: stored("forkbomb", fork_bomb(&strategies)),
         bench: stored("bench", bench),
-        transfers: stored("transfers", transfers),
+        transfers: stored("transfers --cpus 1,2,4,8,16,32,64", transfers),
         scale: stored("scale", strategies.iter().flat_map(curve).collect()),
         latency: serde_json::from_value(latency).unwrap(),
     }
