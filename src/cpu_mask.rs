@@ -9,6 +9,9 @@ use crate::cpu::CpuId;
 ///
 /// With up to 64 possible CPUs each has a bit. With more, the first four are a *list*; the fifth makes it a bitmap of *groups* of
 /// neighbours, as many CPUs in each as it takes. So what few CPUs touch costs the same on a machine of any size.
+///
+/// Before [`init`](crate::init) one CPU is possible, the boot CPU, number 0: its bit and its entry in a list are the same word, which so stays
+/// right when more become possible.
 pub(crate) struct CpuMask(AtomicU64);
 
 /// In a word of a machine with more than 64 possible CPUs: it is a bitmap of groups.
@@ -195,6 +198,11 @@ mod tests {
                 assert_eq!(visited(nr_possible, cpus), expected);
             }
         }
+    }
+
+    #[test]
+    fn what_the_boot_cpu_touched_alone_stays_when_more_become_possible() {
+        assert_eq!(with(0, 0, cpus_in_group(1)), with(0, 0, cpus_in_group(4096)));
     }
 
     #[test]

@@ -343,6 +343,20 @@ macro_rules! __split_attributes {
     ($next:ident [$($cfg:tt)*] [$($other:tt)*] #[cfg $($condition:tt)*] $($rest:tt)*) => {
         $crate::__split_attributes! { $next [$($cfg)* #[cfg $($condition)*]] [$($other)*] $($rest)* }
     };
+    ($next:ident [$($cfg:tt)*] [$($other:tt)*]
+        #[cfg_attr($predicate:ident $(($($predicates:tt)*))? $(= $value:literal)?, cfg $condition:tt)] $($rest:tt)*) => {
+        $crate::__split_attributes! {
+            $next [$($cfg)* #[cfg_attr($predicate $(($($predicates)*))? $(= $value)?, cfg $condition)]] [$($other)*] $($rest)*
+        }
+    };
+    // Lines of documentation by eights: each step is one of the compiler's recursion limit.
+    ($next:ident [$($cfg:tt)*] [$($other:tt)*]
+        #[doc = $a:literal] #[doc = $b:literal] #[doc = $c:literal] #[doc = $d:literal]
+        #[doc = $e:literal] #[doc = $f:literal] #[doc = $g:literal] #[doc = $h:literal] $($rest:tt)*) => {
+        $crate::__split_attributes! {
+            $next [$($cfg)*] [$($other)* #[doc = $a] #[doc = $b] #[doc = $c] #[doc = $d] #[doc = $e] #[doc = $f] #[doc = $g] #[doc = $h]] $($rest)*
+        }
+    };
     ($next:ident [$($cfg:tt)*] [$($other:tt)*] #[$($attribute:tt)*] $($rest:tt)*) => {
         $crate::__split_attributes! { $next [$($cfg)*] [$($other)* #[$($attribute)*]] $($rest)* }
     };

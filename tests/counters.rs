@@ -5,7 +5,8 @@ mod alone;
 mod common;
 
 use common::machine;
-use core::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use core::cmp::Ordering;
+use core::sync::atomic::{AtomicBool, AtomicI64, Ordering as MemoryOrdering};
 use pcpu::{AllocError, AllocFlags, Batch, Counter, CounterIndex, CounterSet, CounterVec, counters, with_pin};
 use std::sync::Mutex;
 
@@ -112,14 +113,14 @@ fn a_sum_that_races_with_adds_never_goes_back() {
     machine.run(3, |cpu| {
         if cpu.index() == 0 {
             let mut last = 0;
-            while !done.load(Ordering::Acquire) {
+            while !done.load(MemoryOrdering::Acquire) {
                 let sum = shared.sum();
                 assert!(sum >= last, "{sum} after {last}: only adds of positive amounts run");
                 last = sum;
             }
         } else {
             (0..200_000).for_each(|_| shared.inc());
-            done.store(true, Ordering::Release);
+            done.store(true, MemoryOrdering::Release);
         }
     });
     machine.run(1, |_| assert_eq!(shared.sum(), 400_000));
@@ -302,8 +303,8 @@ fn sums_and_comparisons_are_exact_at_each_step_of_cpus_going_offline() {
         machine.run(1, |_| {
             assert_eq!(counter.sum(), expected);
             assert!(counter.bounds().contains(&expected));
-            assert_eq!(counter.compare(expected), core::cmp::Ordering::Equal);
-            assert_eq!(counter.compare(expected - 1), core::cmp::Ordering::Greater);
+            assert_eq!(counter.compare(expected), Ordering::Equal);
+            assert_eq!(counter.compare(expected - 1), Ordering::Greater);
         });
     }
     let counter = Mutex::new(Some(counter));
@@ -322,23 +323,54 @@ fn the_positive_sum_of_what_cannot_be_negative_never_is() {
         0 => {
             for _ in 0..100_000 {
                 counter.add(40);
-                ahead.fetch_add(1, Ordering::Release);
+                ahead.fetch_add(1, MemoryOrdering::Release);
             }
-            done.store(true, Ordering::Release);
+            done.store(true, MemoryOrdering::Release);
         }
         1 => {
-            while !done.load(Ordering::Acquire) || ahead.load(Ordering::Acquire) > 0 {
-                if ahead.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |ahead| (ahead > 0).then(|| ahead - 1)).is_ok() {
+            while !done.load(MemoryOrdering::Acquire) || ahead.load(MemoryOrdering::Acquire) > 0 {
+                if ahead.fetch_update(MemoryOrdering::AcqRel, MemoryOrdering::Relaxed, |ahead| (ahead > 0).then(|| ahead - 1)).is_ok() {
                     counter.sub(40);
                 }
             }
         }
         _ => {
-            while !done.load(Ordering::Acquire) {
+            while !done.load(MemoryOrdering::Acquire) {
                 assert!(counter.sum_positive() >= 0 && counter.read_positive() >= 0);
             }
         }
     });
     let counter = Mutex::new(Some(counter));
     machine.run(1, |_| assert_eq!(counter.lock().unwrap().take().map(|counter| counter.sum()), Some(0)));
+}
+
+#[test]
+fn what_wrapped_compares_as_what_it_is() {
+    on_boot_cpu(|| {
+        for (initial, amount) in [(i64::MAX - 10, 31), (i64::MIN + 10, -31)] {
+            let counter = Counter::new(initial).unwrap();
+            assert_eq!(counter.compare(0), initial.cmp(&0));
+            counter.add(amount);
+            let wrapped = initial.wrapping_add(amount);
+            assert_eq!((counter.sum(), counter.compare(0), counter.compare(wrapped)), (wrapped, wrapped.cmp(&0), Ordering::Equal));
+        }
+    });
+}
+
+#[test]
+fn a_vec_is_added_to_all_at_once() {
+    on_boot_cpu(|| {
+        let counters = CounterVec::new(&[0, 10, -5]).unwrap();
+        counters.add_all(&[1, 0, 1 << 40]);
+        with_pin(|pin| counters.add_all_pinned(pin, &[2, -3, 0]));
+        let mut sums = [0; 3];
+        counters.sum_into(&mut sums);
+        assert_eq!(sums, [3, 7, (1 << 40) - 5]);
+    });
+}
+
+#[test]
+#[should_panic(expected = "an amount for each counter")]
+fn a_vec_is_not_added_to_in_part() {
+    on_boot_cpu(|| CounterVec::new(&[0; 3]).unwrap().add_all(&[1, 2]));
 }

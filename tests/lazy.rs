@@ -319,3 +319,28 @@ fn a_cpu_that_goes_offline_around_a_promotion_loses_nothing() {
         assert_eq!(set.lock().unwrap().read_all(), [0, expected]);
     }
 }
+
+#[test]
+fn a_set_that_is_too_large_stays_inline_and_asks_nobody() {
+    const NR: usize = 5000;
+    on_boot_cpu(|| {
+        let set = Box::new(LazyCounterSet::<NR, Eager>::default());
+        set.inc(NR - 1);
+        assert!(!set.wants_promotion() && !set.is_promoted());
+        assert!(matches!(set.promote(AllocFlags::PROCESS), Err(AllocError::TooLarge { .. })));
+        assert_eq!((set.sum(NR - 1), set.batch()), (1, Batch::DEFAULT));
+    });
+}
+
+#[test]
+fn all_are_added_to_in_every_state() {
+    on_boot_cpu(|| {
+        let set = LazyCounterSet::<3, Explicit>::default();
+        for round in 1..=2 {
+            set.add_all([1, 0, -7]);
+            with_pin(|pin| set.add_all_pinned(pin, [0, 2, 1 << 40]));
+            assert_eq!(set.sum_all(), [1, 2, (1 << 40) - 7].map(|sum| sum * round));
+            set.promote(AllocFlags::PROCESS).unwrap();
+        }
+    });
+}

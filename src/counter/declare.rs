@@ -13,11 +13,10 @@
 /// enum Name { One, Two }                       names the counters of a set of two
 /// ```
 ///
-/// Doc comments and visibilities are allowed everywhere, `cfg` on items but not on an enum's variants. A block of more than about a hundred items
-/// exceeds the compiler's recursion limit: begin another one. All counters work on the boot CPU before [`init`](crate::init), and what they
-/// counted by then is counted once.
+/// Doc comments, `cfg` and visibilities are allowed everywhere, other attributes on items. A block of some 800 items meets the compiler's recursion
+/// limit: begin another one. All counters work on the boot CPU before [`init`](crate::init), and what they counted by then is counted once.
 ///
-/// An enum has its variants in order as `ALL`, and their number as `COUNT`:
+/// An enum has its variants in order as `ALL`, and their number as `COUNT`; it is `Copy`, `Debug`, `Eq`, `Ord` and `Hash`:
 ///
 /// ```
 /// # // SAFETY: only threads of the machine's touch per-CPU data.
@@ -58,6 +57,29 @@
 macro_rules! counters {
     () => {};
 
+    // Statics by eights: each step is one of the compiler's recursion limit.
+    (
+        $(#[$($a0:tt)*])* $v0:vis static $n0:ident: $k0:ident $(<$nr0:tt>)? $(= $i0:expr $(, batch: $b0:expr)?)?;
+        $(#[$($a1:tt)*])* $v1:vis static $n1:ident: $k1:ident $(<$nr1:tt>)? $(= $i1:expr $(, batch: $b1:expr)?)?;
+        $(#[$($a2:tt)*])* $v2:vis static $n2:ident: $k2:ident $(<$nr2:tt>)? $(= $i2:expr $(, batch: $b2:expr)?)?;
+        $(#[$($a3:tt)*])* $v3:vis static $n3:ident: $k3:ident $(<$nr3:tt>)? $(= $i3:expr $(, batch: $b3:expr)?)?;
+        $(#[$($a4:tt)*])* $v4:vis static $n4:ident: $k4:ident $(<$nr4:tt>)? $(= $i4:expr $(, batch: $b4:expr)?)?;
+        $(#[$($a5:tt)*])* $v5:vis static $n5:ident: $k5:ident $(<$nr5:tt>)? $(= $i5:expr $(, batch: $b5:expr)?)?;
+        $(#[$($a6:tt)*])* $v6:vis static $n6:ident: $k6:ident $(<$nr6:tt>)? $(= $i6:expr $(, batch: $b6:expr)?)?;
+        $(#[$($a7:tt)*])* $v7:vis static $n7:ident: $k7:ident $(<$nr7:tt>)? $(= $i7:expr $(, batch: $b7:expr)?)?;
+        $($rest:tt)*
+    ) => {
+        $crate::counters! { $(#[$($a0)*])* $v0 static $n0: $k0 $(<$nr0>)? $(= $i0 $(, batch: $b0)?)?; }
+        $crate::counters! { $(#[$($a1)*])* $v1 static $n1: $k1 $(<$nr1>)? $(= $i1 $(, batch: $b1)?)?; }
+        $crate::counters! { $(#[$($a2)*])* $v2 static $n2: $k2 $(<$nr2>)? $(= $i2 $(, batch: $b2)?)?; }
+        $crate::counters! { $(#[$($a3)*])* $v3 static $n3: $k3 $(<$nr3>)? $(= $i3 $(, batch: $b3)?)?; }
+        $crate::counters! { $(#[$($a4)*])* $v4 static $n4: $k4 $(<$nr4>)? $(= $i4 $(, batch: $b4)?)?; }
+        $crate::counters! { $(#[$($a5)*])* $v5 static $n5: $k5 $(<$nr5>)? $(= $i5 $(, batch: $b5)?)?; }
+        $crate::counters! { $(#[$($a6)*])* $v6 static $n6: $k6 $(<$nr6>)? $(= $i6 $(, batch: $b6)?)?; }
+        $crate::counters! { $(#[$($a7)*])* $v7 static $n7: $k7 $(<$nr7>)? $(= $i7 $(, batch: $b7)?)?; }
+        $crate::counters! { $($rest)* }
+    };
+
     ($(#[$attribute:meta])* $visibility:vis static $name:ident: Counter $(= $initial:expr $(, batch: $batch:expr)?)?; $($rest:tt)*) => {
         $(#[$attribute])*
         $visibility static $name: $crate::Counter = {
@@ -83,6 +105,18 @@ macro_rules! counters {
         $crate::counters! { $($rest)* }
     };
 
+    ($(#[$attribute:meta])* $visibility:vis static $name:ident: CounterSet<$first:ident $(:: $more:ident)+> $($rest:tt)*) => {
+        $crate::counters! { $(#[$attribute])* $visibility static $name: CounterSet<{ $first $(:: $more)+ }> $($rest)* }
+    };
+
+    ($(#[$attribute:meta])* $visibility:vis static $name:ident: LazyCounter $($rest:tt)*) => {
+        compile_error!(concat!("a lazy counter needs no macro: static ", stringify!($name), ": pcpu::LazyCounter = pcpu::LazyCounter::new(0);"));
+    };
+
+    ($(#[$attribute:meta])* $visibility:vis static $name:ident: LazyCounterSet $($rest:tt)*) => {
+        compile_error!(concat!("a lazy set needs no macro: static ", stringify!($name), ": pcpu::LazyCounterSet<N> = pcpu::LazyCounterSet::new([0; N]);"));
+    };
+
     ($(#[$($attribute:tt)*])* $visibility:vis static $name:ident: EventCounter $(= $text:literal)?; $($rest:tt)*) => {
         $crate::__split_attributes! { __static_word [] [] $(#[$($attribute)*])* ; $visibility $name, EventCounter $(, $text)? }
         $crate::counters! { $($rest)* }
@@ -93,11 +127,24 @@ macro_rules! counters {
         $crate::counters! { $($rest)* }
     };
 
+    ($(#[$($attribute:tt)*])* $visibility:vis static $name:ident: EventCounter = $text:expr; $($rest:tt)*) => {
+        compile_error!(concat!("static ", stringify!($name), ": its name in the registry has to be a literal"));
+    };
+
+    ($(#[$($attribute:tt)*])* $visibility:vis static $name:ident: HighWater = $text:expr; $($rest:tt)*) => {
+        compile_error!(concat!("static ", stringify!($name), ": its name in the registry has to be a literal"));
+    };
+
+    ($(#[$($attribute:tt)*])* $visibility:vis static $name:ident: $kind:ident $(<$nr:tt>)? $(= $initial:expr)?; $($rest:tt)*) => {
+        compile_error!(concat!("static ", stringify!($name), ": `", stringify!($kind), "` is none of the kinds that this macro declares"));
+    };
+
     ($(#[$($attribute:tt)*])* $visibility:vis enum $name:ident {
-        $($(#[$variant_attribute:meta])* $variant:ident),+ $(,)?
+        $($(#[doc = $doc:expr])* $(#[cfg $cfg:tt] $(#[doc = $more_doc:expr])*)* $variant:ident),+ $(,)?
     } $($rest:tt)*) => {
         $crate::__split_attributes! {
-            __counter_names [] [] $(#[$($attribute)*])* ; $visibility $name { $($(#[$variant_attribute])* $variant),+ }
+            __counter_names [] [] $(#[$($attribute)*])* ;
+            $visibility $name { $($(#[doc = $doc])* $($(#[doc = $more_doc])*)* [$(#[cfg $cfg])*] $variant),+ }
         }
         $crate::counters! { $($rest)* }
     };
@@ -107,14 +154,19 @@ macro_rules! counters {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __counter_names {
-    ([$($cfg:tt)*] [$($attribute:tt)*] $visibility:vis $name:ident { $($(#[$variant_attribute:meta])* $variant:ident),+ }) => {
+    ([$($cfg:tt)*] [$($attribute:tt)*] $visibility:vis $name:ident {
+        $($(#[doc = $doc:expr])* [$($variant_cfg:tt)*] $variant:ident),+
+    }) => {
+        $($crate::__refuse_constant! { $variant })+
+
         $($cfg)*
         $($attribute)*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         $visibility enum $name {
             $(
                 #[allow(missing_docs)]
-                $(#[$variant_attribute])*
+                $(#[doc = $doc])*
+                $($variant_cfg)*
                 $variant
             ),+
         }
@@ -123,11 +175,11 @@ macro_rules! __counter_names {
         impl $name {
             /// How many counters there are.
             #[allow(dead_code)]
-            $visibility const COUNT: usize = [$($name::$variant),+].len();
+            $visibility const COUNT: usize = [$($($variant_cfg)* $name::$variant),+].len();
 
             /// All of them, in order.
             #[allow(dead_code)]
-            $visibility const ALL: [$name; Self::COUNT] = [$($name::$variant),+];
+            $visibility const ALL: [$name; Self::COUNT] = [$($($variant_cfg)* $name::$variant),+];
         }
 
         $($cfg)*
@@ -138,6 +190,19 @@ macro_rules! __counter_names {
             }
         }
     };
+}
+
+/// A variant must not hide one of the enum's constants.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __refuse_constant {
+    (ALL) => {
+        compile_error!("`ALL` is the array of an enum's variants: the variant needs another name");
+    };
+    (COUNT) => {
+        compile_error!("`COUNT` is the number of an enum's variants: the variant needs another name");
+    };
+    ($variant:ident) => {};
 }
 
 /// A static [`EventCounter`](crate::EventCounter) or [`HighWater`](crate::HighWater); for [`counters!`](crate::counters).

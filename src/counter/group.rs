@@ -218,9 +218,12 @@ impl<S: AsRef<[Shared]>> Group<S> {
     }
 }
 
-/// How a value compares, from what is known of it and, if that does not decide, from its sum.
+/// How a value compares, from what is known of it and, if that does not decide, from its sum. Bounds that reach an end of the range decide nothing:
+/// the value may have wrapped.
 pub(super) fn compare(bounds: RangeInclusive<i64>, other: i64, sum: impl FnOnce() -> i64) -> Ordering {
-    if *bounds.end() < other {
+    if *bounds.start() == i64::MIN || *bounds.end() == i64::MAX {
+        sum().cmp(&other)
+    } else if *bounds.end() < other {
         Ordering::Less
     } else if *bounds.start() > other {
         Ordering::Greater

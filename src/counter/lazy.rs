@@ -45,7 +45,12 @@ impl<P> LazyCounter<P> {
         self.0.is_promoted()
     }
 
-    /// Whether somebody should call [`promote`](Self::promote).
+    /// The batch that it was made with, for when it is promoted.
+    pub fn batch(&self) -> Batch {
+        self.0.batch()
+    }
+
+    /// Whether somebody should call [`promote`](Self::promote), as [`LazyCounterSet::wants_promotion`].
     pub fn wants_promotion(&self) -> bool {
         self.0.wants_promotion()
     }
@@ -53,7 +58,7 @@ impl<P> LazyCounter<P> {
     /// Gives it a slot on every CPU. As [`LazyCounterSet::promote`].
     ///
     /// # Errors
-    /// See [`AllocError`]; the counter stays inline.
+    /// See [`AllocError`]; the counter is as before.
     #[cfg_attr(feature = "robust", track_caller)]
     pub fn promote(&self, flags: AllocFlags) -> Result<(), AllocError> {
         self.0.promote(flags)

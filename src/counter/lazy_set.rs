@@ -75,7 +75,7 @@ unsafe impl<const N: usize, P: Sync> Sync for LazyCounterSet<N, P> {}
 
 /// No slots.
 const INLINE: *mut () = ptr::null_mut();
-/// No slots; the policy asked for them, or a promotion failed for want of memory.
+/// No slots; the policy asked for them, or an add's promotion failed for want of memory.
 const WANTED: *mut () = ptr::without_provenance_mut(1);
 /// No slots; somebody is about to publish them.
 const CLAIMED: *mut () = ptr::without_provenance_mut(2);
@@ -145,7 +145,13 @@ impl<const N: usize, P> LazyCounterSet<N, P> {
         self.promoted().is_some()
     }
 
-    /// Whether somebody should call [`promote`](Self::promote): the policy asked for it, or wanted it where there was no memory at hand.
+    /// The batch that it was made with, for when it is promoted.
+    pub fn batch(&self) -> Batch {
+        self.batch
+    }
+
+    /// Whether somebody should call [`promote`](Self::promote): the policy asked for it, or wanted it where there was no memory at hand. Never
+    /// for a set that is too large to be promoted.
     pub fn wants_promotion(&self) -> bool {
         self.address.load(MemoryOrdering::Relaxed) == WANTED
     }
@@ -154,7 +160,7 @@ impl<const N: usize, P> LazyCounterSet<N, P> {
     /// if they have them, or another context is about to give them.
     ///
     /// # Errors
-    /// See [`AllocError`]; the counters stay inline.
+    /// See [`AllocError`]; the counters are as before.
     #[cfg_attr(feature = "robust", track_caller)]
     pub fn promote(&self, flags: AllocFlags) -> Result<(), AllocError> {
         let is_open = |state: *mut ()| state == INLINE || state == WANTED;
@@ -179,7 +185,13 @@ impl<const N: usize, P> LazyCounterSet<N, P> {
     #[cold]
     #[inline(never)]
     fn follow(&self, verdict: Verdict) {
-        if verdict == Verdict::Ask || self.promote(AllocFlags::NMI).is_err() {
+        // What is too large is so for everybody.
+        let is_wanted = verdict == Verdict::Ask
+            || match self.promote(AllocFlags::NMI) {
+                Ok(()) | Err(AllocError::TooLarge { .. }) => false,
+                Err(_) => true,
+            };
+        if is_wanted {
             let _ = self.address.compare_exchange(INLINE, WANTED, MemoryOrdering::Relaxed, MemoryOrdering::Relaxed);
         }
     }
@@ -457,6 +469,14 @@ impl<const N: usize, P: PromotionPolicy> LazyCounterSet<N, P> {
     pub fn add_all(&self, amounts: [i64; N]) {
         for (index, &amount) in amounts.iter().enumerate().filter(|&(_, &amount)| amount != 0) {
             self.add(index, amount);
+        }
+    }
+
+    /// Adds to all counters, for a caller that stays on its CPU.
+    #[inline]
+    pub fn add_all_pinned(&self, pin: Pinned<'_>, amounts: [i64; N]) {
+        for (index, &amount) in amounts.iter().enumerate().filter(|&(_, &amount)| amount != 0) {
+            self.add_pinned(pin, index, amount);
         }
     }
 }

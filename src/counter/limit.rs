@@ -206,7 +206,8 @@ impl LimitCounter {
 
     /// Takes back what was added before. Context: process and interrupt.
     ///
-    /// What was not added before must not be taken back: the counter would let so much more pass.
+    /// What was not added before must not be taken back: the counter would let so much more pass, and with limits near
+    /// [`MAX_LIMIT`](Self::MAX_LIMIT) its arithmetic would wrap, so that it refuses what it should grant.
     ///
     /// # Panics
     /// If it is more than the limit.

@@ -114,7 +114,7 @@ unsafe extern "C" {
 crate::counters! {
     /// Lazy counters and sets that got slots.
     pub(super) static PROMOTIONS: EventCounter = "pcpu.counter.promotions";
-    /// Promotions that failed, for want of memory or of a lock that could not be waited for.
+    /// Promotions that failed: for want of memory, for a lock that could not be waited for, before `init`, or of a set that is too large.
     pub(super) static FAILED_PROMOTIONS: EventCounter = "pcpu.counter.failed_promotions";
 }
 

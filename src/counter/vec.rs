@@ -108,6 +108,30 @@ impl CounterVec {
         self.add(index, -1);
     }
 
+    /// Adds to all counters, as [`CounterSet::add_all`](crate::CounterSet::add_all).
+    ///
+    /// # Panics
+    /// If there are not as many amounts as counters.
+    #[inline]
+    pub fn add_all(&self, amounts: &[i64]) {
+        assert_eq!(amounts.len(), self.len(), "an amount for each counter");
+        for (index, &amount) in amounts.iter().enumerate().filter(|&(_, &amount)| amount != 0) {
+            self.add(index, amount);
+        }
+    }
+
+    /// Adds to all counters, for a caller that stays on its CPU.
+    ///
+    /// # Panics
+    /// If there are not as many amounts as counters.
+    #[inline]
+    pub fn add_all_pinned(&self, pin: Pinned<'_>, amounts: &[i64]) {
+        assert_eq!(amounts.len(), self.len(), "an amount for each counter");
+        for (index, &amount) in amounts.iter().enumerate().filter(|&(_, &amount)| amount != 0) {
+            self.add_pinned(pin, index, amount);
+        }
+    }
+
     /// One counter's value as far as it was posted. As [`Counter::read`](crate::Counter::read).
     ///
     /// # Panics
