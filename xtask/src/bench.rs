@@ -2,6 +2,7 @@
 
 use crate::bench_rows::{Message, Operation, Row};
 use crate::cli::command_line;
+use crate::distinct::distinct;
 use crate::host::Host;
 use crate::json_file::{Destination, Report};
 use crate::progress::Progress;
@@ -103,10 +104,11 @@ fn operations(options: &Bench) -> Result<Vec<Operation>> {
 
 /// One process for each number of possible CPUs, up to the first failure.
 fn measure_all(options: &Bench, rows: &mut Vec<Row>) -> Result<()> {
-    let mut progress = Progress::new(options.possible_cpus.len());
-    for (index, &possible_cpus) in options.possible_cpus.iter().enumerate() {
+    let machines = distinct(options.possible_cpus.iter().copied());
+    let mut progress = Progress::new(machines.len());
+    for (index, &possible_cpus) in machines.iter().enumerate() {
         let machine = format!("{possible_cpus} possible CPUs");
-        progress.stage(&format!("{machine} ({} of {})", index + 1, options.possible_cpus.len()));
+        progress.stage(&format!("{machine} ({} of {})", index + 1, machines.len()));
         let further = if options.quick { &["--quick"][..] } else { &[] };
         let measured = each_message(options, possible_cpus, further, |message| match message {
             Message::Progress { done, total, label } => progress.step(done, total, &format!("{machine}: {label}")),

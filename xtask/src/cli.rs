@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::bench::Bench;
+use crate::distinct::distinct;
 use crate::report::Report;
 use crate::scale::Scale;
 use crate::transfers::Transfers;
@@ -126,15 +127,15 @@ pub struct Forkbomb {
     pub json: Option<PathBuf>,
 
     /// How QEMU runs the CPUs
-    #[arg(long, default_value = "tcg")]
+    #[arg(long, default_value = "tcg", conflicts_with = "native")]
     pub accel: Accel,
 
     /// A further argument for QEMU; can be repeated. With a leading dash: --qemu-arg=-m --qemu-arg=2G
-    #[arg(long = "qemu-arg", value_name = "ARG", allow_hyphen_values = true)]
+    #[arg(long = "qemu-arg", value_name = "ARG", allow_hyphen_values = true, conflicts_with = "native")]
     pub qemu_args: Vec<OsString>,
 
     /// What the kernel is compiled for: the host's own target, or x86_64-unknown-none
-    #[arg(long, default_value = "host")]
+    #[arg(long, default_value = "host", conflicts_with = "native")]
     pub target: Target,
 }
 
@@ -233,12 +234,7 @@ impl Workload {
 fn expanded<T: ValueEnum + PartialEq + Copy>(list: &[T], all: T) -> Vec<String> {
     let everything: Vec<_> = T::value_variants().iter().copied().filter(|&value| value != all).collect();
     let values = list.iter().flat_map(|&value| if value == all { everything.clone() } else { vec![value] });
-    values.map(name).fold(Vec::new(), |mut seen, name| {
-        if !seen.contains(&name) {
-            seen.push(name);
-        }
-        seen
-    })
+    distinct(values.map(name))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -301,7 +297,7 @@ impl Stop {
                     .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
                     .filter(|line| !line.is_empty())
                     .collect();
-                Self::Error(format!("{}; `cargo xtask {help}` tells more", parts.join("; ")))
+                Self::Error(format!("{}; `cargo xtask {help}` tells more", parts.join("; ").replace(":; ", ": ")))
             }
         }
     }

@@ -6,6 +6,7 @@ pub mod series;
 pub mod tables;
 
 use crate::cli::{Forkbomb, Strategy, Workload, command_line, name};
+use crate::distinct::distinct;
 use crate::host::Host;
 use crate::json_file::{Destination, Report};
 use crate::progress::Progress;
@@ -94,7 +95,7 @@ fn run_profile(options: &Forkbomb, destination: Option<&Destination>) -> Result<
     };
     let machine = Machine { accel: options.accel, qemu_args: options.qemu_args.clone(), ..qemu_install::find_or_install()? };
     let kernel = workspace::kernel("forkbomb", options.target)?;
-    let cpus = if options.cpus.is_empty() { vec![2] } else { options.cpus.clone() };
+    let cpus = if options.cpus.is_empty() { vec![2] } else { distinct(options.cpus.iter().copied()) };
     let mut progress = Progress::new(cpus.len());
     let (mut rows, mut outcome) = (Vec::new(), Ok(()));
     for &cpus in &cpus {

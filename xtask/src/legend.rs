@@ -1,6 +1,7 @@
 //! What the table of `cargo xtask forkbomb` means, and how far it can be trusted.
 
 use crate::cli::Strategy;
+use crate::distinct::distinct;
 use crate::host::Host;
 use crate::rows::Row;
 use crate::table::{counted, percent};
@@ -20,7 +21,7 @@ pub fn render(rows: &[Row], host: &Host) -> String {
         ),
         "ratio: lifetimes/s in units of the first strategy's on as many CPUs, round by round; the median.".to_owned(),
     ];
-    for strategy in each_once(rows.iter().map(|row| row.strategy.as_str())) {
+    for strategy in distinct(rows.iter().map(|row| row.strategy.as_str())) {
         lines.extend(meaning(strategy).map(|meaning| format!("{strategy}: {meaning}.")));
     }
     let host_cpus = counted(host.host_cpus, "CPU");
@@ -44,7 +45,7 @@ pub fn render(rows: &[Row], host: &Host) -> String {
 /// Which rows not to trust.
 fn uneven(rows: &[Row]) -> Option<String> {
     const MOST_NAMES: usize = 4;
-    let names = each_once(rows.iter().filter(|row| row.spread > MAX_SPREAD).map(|row| {
+    let names = distinct(rows.iter().filter(|row| row.spread > MAX_SPREAD).map(|row| {
         let place = if row.setting.native { "native threads" } else { "CPUs" };
         format!("{} with {} on {} {place}", row.setting.workload, row.strategy, row.setting.cpus)
     }));
@@ -66,16 +67,7 @@ pub fn meaning(strategy: &str) -> Option<String> {
 
 /// The numbers of CPUs of these rows.
 fn list<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
-    each_once(rows.map(|row| row.setting.cpus)).iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
-}
-
-fn each_once<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
-    values.fold(Vec::new(), |mut seen, value| {
-        if !seen.contains(&value) {
-            seen.push(value);
-        }
-        seen
-    })
+    distinct(rows.map(|row| row.setting.cpus)).iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ mod bench;
 mod bench_rows;
 mod bench_table;
 mod cli;
+mod distinct;
 mod forkbomb;
 mod host;
 mod json_file;

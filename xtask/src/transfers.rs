@@ -1,6 +1,7 @@
 //! `cargo xtask transfers`.
 
 use crate::cli::{Target, command_line};
+use crate::distinct::distinct;
 use crate::host::Host;
 use crate::json_file::{Destination, Report};
 use crate::progress::Progress;
@@ -119,8 +120,9 @@ struct UnderPlugin {
 /// Boots the kernel once for each number of CPUs, up to the first failure.
 fn boot_all(options: &Transfers, machine: &Machine, under_plugin: &UnderPlugin, rows: &mut Vec<Row>) -> Result<()> {
     let UnderPlugin { kernel, marks, plugin } = under_plugin;
-    let mut progress = Progress::new(options.cpus.len());
-    for &cpus in &options.cpus {
+    let all_cpus = distinct(options.cpus.iter().copied());
+    let mut progress = Progress::new(all_cpus.len());
+    for cpus in all_cpus {
         let stage = format!("{cpus} {}", if cpus == 1 { "CPU" } else { "CPUs" });
         progress.stage(&format!("{stage}: booting"));
         let machine = Machine { cpus, time_limit: Some(TIME_LIMIT + TIME_LIMIT_PER_CPU * cpus), ..machine.clone() };

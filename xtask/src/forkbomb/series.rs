@@ -1,6 +1,7 @@
 //! What is measured in one go: a boot of the kernel, or a native process.
 
 use crate::cli::{Forkbomb, Strategy, Workload, name};
+use crate::distinct::distinct;
 use crate::host::Host;
 use anyhow::{Result, ensure};
 use std::time::Duration;
@@ -66,7 +67,7 @@ impl Series {
         let cpus = match options.cpus.as_slice() {
             [] if options.native => vec![host.host_cpus as u32],
             [] => vec![1, 2, 4, 8],
-            some => some.to_vec(),
+            some => distinct(some.iter().copied()),
         };
         let view = if !options.folio_order.is_empty() {
             View::Folios
@@ -88,7 +89,7 @@ impl Series {
             parts: vec!["whole"],
             strategies: strategies.clone(),
             live: options.live.unwrap_or(cpus * options.live_per_cpu),
-            folio_orders: if options.folio_order.is_empty() { vec![0] } else { options.folio_order.clone() },
+            folio_orders: if options.folio_order.is_empty() { vec![0] } else { distinct(options.folio_order.iter().copied()) },
             chunk_limit: options.chunk_limit,
             seconds,
             rounds,

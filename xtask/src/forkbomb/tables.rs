@@ -1,6 +1,7 @@
 //! The tables of the fork bomb, each with what it says and, where there is one, what its model on the mailing lists says.
 
 use super::series::View;
+use crate::distinct::distinct;
 use crate::published;
 use crate::rows::{Row, Setting};
 use crate::table::{counted, grouped_digits, lines, percent, styled};
@@ -53,16 +54,6 @@ fn place(setting: &Setting) -> String {
     }
 }
 
-/// What `rows` have of something, each once, in their order.
-pub fn distinct<'a, T: PartialEq>(rows: &'a [Row], key: impl Fn(&'a Row) -> T) -> Vec<T> {
-    rows.iter().map(key).fold(Vec::new(), |mut seen, value| {
-        if !seen.contains(&value) {
-            seen.push(value);
-        }
-        seen
-    })
-}
-
 pub fn find<'a>(rows: &'a [Row], workload: &str, strategy: &str) -> Option<&'a Row> {
     rows.iter().find(|row| row.setting.workload == workload && row.strategy == strategy)
 }
@@ -77,8 +68,8 @@ pub fn change(before: f64, after: f64) -> String {
 }
 
 fn matrix(rows: &[Row]) -> String {
-    let strategies = distinct(rows, |row| row.strategy.as_str());
-    let workloads = distinct(rows, |row| row.setting.workload.as_str());
+    let strategies = distinct(rows.iter().map(|row| row.strategy.as_str()));
+    let workloads = distinct(rows.iter().map(|row| row.setting.workload.as_str()));
     let table = |workloads: &[&str]| {
         let mut table = styled([&["strategy"][..], workloads].concat());
         for strategy in &strategies {
@@ -162,7 +153,7 @@ fn accuracy(rows: &[Row]) -> String {
         "instructions/exec",
         "from the heap/lifetime",
     ]);
-    for strategy in distinct(rows, |row| row.strategy.as_str()) {
+    for strategy in distinct(rows.iter().map(|row| row.strategy.as_str())) {
         let of_strategy = || rows.iter().filter(|row| row.strategy == strategy);
         let bytes = |row: &Row| grouped_digits(row.bytes_per_space.round() as u64);
         let alone = of_strategy().find(|row| row.setting.workload != "threads").map(bytes);
@@ -182,7 +173,7 @@ fn accuracy(rows: &[Row]) -> String {
 fn folios(rows: &[Row]) -> String {
     let mut table = styled(["strategy", "order", "lifetimes/s", "counters' share", "LRU lock's share"]);
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
-    for strategy in distinct(rows, |row| row.strategy.as_str()) {
+    for strategy in distinct(rows.iter().map(|row| row.strategy.as_str())) {
         for row in rows.iter().filter(|row| row.strategy == strategy) {
             let order = row.setting.folio_order.to_string();
             table.add_row([row.strategy.clone(), order, per_second(row.per_second), percent(row.counter_share), percent(row.lru_share)]);
@@ -195,7 +186,7 @@ fn alone(rows: &[Row]) -> String {
     let mut table = styled(["strategy", "ns", "linux-grouped / this", "ns without adds", "linux-grouped / this", "atomic / this"]);
     let of = |part: &str, strategy: &str| rows.iter().find(|row| row.setting.part == part && row.strategy == strategy);
     let by = |baseline: Option<&Row>, row: &Row| baseline.map_or_else(String::new, |baseline| times(row.per_second / baseline.per_second));
-    for strategy in distinct(rows, |row| row.strategy.as_str()) {
+    for strategy in distinct(rows.iter().map(|row| row.strategy.as_str())) {
         let (Some(counters), Some(lifecycle)) = (of("counters", strategy), of("lifecycle", strategy)) else { continue };
         let ns = |row: &Row| grouped_digits(row.ns_per_lifetime().round() as u64);
         table.add_row([

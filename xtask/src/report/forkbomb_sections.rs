@@ -3,7 +3,8 @@
 use super::data::Source;
 use super::section::{Cell, Shown, cells, charts, section, table};
 use crate::cli::{Strategy, Workload, name};
-use crate::forkbomb::tables::{change, distinct, find, milliseconds, per_second, times};
+use crate::distinct::distinct;
+use crate::forkbomb::tables::{change, find, milliseconds, per_second, times};
 use crate::json_file::Stored;
 use crate::legend::{MAX_SPREAD, meaning};
 use crate::plot::{Axis, Bar, Bars, Chart, Kind, Line, Lines, Point};
@@ -213,7 +214,7 @@ pub fn second_thread(source: &Source<Row>) -> Markup {
 pub fn bomb(source: &Source<Row>) -> Markup {
     section("The fork bomb on 1 to 8 CPUs", source, |stored| {
         let bombs = bombs(stored);
-        let strategies = distinct(&bombs, |row| row.strategy.clone());
+        let strategies = distinct(bombs.iter().map(|row| row.strategy.clone()));
         let line = |strategy: &String| Line {
             label: strategy.clone(),
             kind: Kind::Measured,
@@ -268,8 +269,8 @@ pub fn bombs(stored: &Stored<Row>) -> Vec<Row> {
 pub fn workloads(source: &Source<Row>) -> Markup {
     section("All strategies, all workloads", source, |stored| {
         let all = matrix(stored);
-        let workloads = each_once(&all, |row| &row.setting.workload);
-        let strategies = each_once(&all, |row| &row.strategy);
+        let workloads = distinct(all.iter().map(|row| row.setting.workload.as_str()));
+        let strategies = distinct(all.iter().map(|row| row.strategy.as_str()));
         let find = |workload: &str, strategy: &str| all.iter().rfind(|row| row.setting.workload == workload && row.strategy == strategy);
         let row = |strategy: &&str| {
             let cell = |workload: &&str| {
@@ -335,7 +336,7 @@ pub fn errors(stored: &Stored<Row>) -> Vec<ReadError> {
             guaranteed: of_strategy().map(|row| row.guaranteed_error).max().unwrap_or_default(),
         }
     };
-    each_once(&all, |row| &row.strategy).iter().map(error).collect()
+    distinct(all.iter().map(|row| row.strategy.as_str())).iter().map(error).collect()
 }
 
 pub fn threads(source: &Source<Row>) -> Markup {
@@ -449,7 +450,7 @@ pub fn memories(stored: &Stored<Row>) -> Vec<&Row> {
 pub fn list_lock(source: &Source<Row>) -> Markup {
     section("The LRU lock's share by folio order", source, |stored| {
         let folios = folios(stored);
-        let strategies = each_once(&folios, |row| &row.strategy);
+        let strategies = distinct(folios.iter().map(|row| row.strategy.as_str()));
         let chart = |title: &str, share: fn(&Row) -> f64| {
             let line = |strategy: &&str| Line {
                 label: (*strategy).to_owned(),
@@ -510,16 +511,6 @@ pub fn matrix(stored: &Stored<Row>) -> Vec<&Row> {
 /// A process's whole life, in the kernel, with nothing timed besides.
 fn is_plain(row: &Row) -> bool {
     !row.setting.native && row.setting.part == "whole" && !row.setting.shares
-}
-
-fn each_once<'a>(rows: &[&'a Row], key: fn(&Row) -> &String) -> Vec<&'a str> {
-    rows.iter().fold(Vec::new(), |mut seen, row| {
-        let value = key(row).as_str();
-        if !seen.contains(&value) {
-            seen.push(value);
-        }
-        seen
-    })
 }
 
 /// Of how many rounds rows are the median, and how far these are apart at most.

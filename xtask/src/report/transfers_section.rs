@@ -2,6 +2,7 @@
 
 use super::data::Source;
 use super::section::{Cell, Shown, charts, section, table};
+use crate::distinct::distinct;
 use crate::json_file::Stored;
 use crate::plot::{Axis, Chart, Kind, Line, Lines, Point};
 use crate::table::grouped_digits;
@@ -25,12 +26,7 @@ pub const DRAWN: [&str; 7] = [
 pub fn transfers(source: &Source<Row>) -> Markup {
     section("Line transfers", source, |stored| {
         let counts = counts(stored);
-        let ops = stored.rows.iter().fold(Vec::new(), |mut seen: Vec<&str>, row| {
-            if !seen.contains(&row.op.as_str()) {
-                seen.push(&row.op);
-            }
-            seen
-        });
+        let ops = distinct(stored.rows.iter().map(|row| row.op.as_str()));
         let row = |op: &&str| {
             let at = |&cpus: &u32| find(stored, op, cpus);
             let cell = |cpus: &u32| at(cpus).map_or_else(|| Cell::new(""), |row| heat(row.transfers_per_op));
