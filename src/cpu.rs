@@ -30,7 +30,10 @@ impl CpuId {
     #[inline(always)]
     pub fn current() -> CpuId {
         let number = area::this_cpu_number();
-        debug_assert!(number != area::NOT_INSTALLED, "this CPU has no per-CPU area: call `pcpu::install` on it first");
+        debug_assert!(
+            number != area::NOT_INSTALLED,
+            "this CPU has no per-CPU area: call `pcpu::install` on it first, or use `Machine::run` on a host"
+        );
         CpuId(number as u16)
     }
 

@@ -12,7 +12,10 @@
 //! * Operations on words and counters take no token and stay single instructions, which are atomic on one CPU and not between threads: of two
 //!   at the same time one may be lost, or an exchange may succeed twice. No memory safety of this crate depends on their values.
 //!
-//! After it, threads that are no CPU do not touch per-CPU data, by the contract of `boot`.
+//! After it, threads that are no CPU do not touch per-CPU data, by the contract of `boot`: the process would die by SIGSEGV, with a word on the
+//! standard error. A counter's or a box's drop is such a touch too.
+
+mod fault;
 
 use core::cell::Cell;
 use core::fmt;
@@ -120,6 +123,18 @@ impl std::error::Error for BootError {}
 /// assert_eq!(machine.run(1, |_| EVENTS.sum()), [1 + 2 + 3 + 4]);
 /// # Ok::<(), pcpu::host::BootError>(())
 /// ```
+///
+/// What several runs share is made and dropped on a CPU:
+///
+/// ```
+/// # // SAFETY: only threads of the machine's touch per-CPU data.
+/// # let machine = unsafe { pcpu::host::Machine::boot(4) }?;
+/// let faults = machine.on_boot_cpu(|| pcpu::Counter::new(0)).expect("memory");
+/// machine.run(4, |_| faults.add(5));
+/// assert_eq!(machine.on_boot_cpu(|| faults.sum()), 20);
+/// machine.on_boot_cpu(|| drop(faults));
+/// # Ok::<(), pcpu::host::BootError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Machine {
     nr_possible: usize,
@@ -135,11 +150,14 @@ impl Machine {
     /// # Safety
     ///
     /// From now on per-CPU data is touched by threads that [`run`](Self::run) starts, and by no others: not by the caller outside of `run`,
-    /// not by threads that those threads spawn.
+    /// not by threads that those threads spawn. What owns per-CPU data, as counters do, touches it when it is dropped.
     pub unsafe fn boot(nr_possible: usize) -> Result<Machine, BootError> {
         let mut booted = BOOTED.lock().unwrap_or_else(PoisonError::into_inner);
         match *booted {
-            Some(there) if there == nr_possible => return Ok(Machine { nr_possible }),
+            Some(there) if there == nr_possible => {
+                fault::provoke();
+                return Ok(Machine { nr_possible });
+            }
             Some(nr_possible) => return Err(BootError::OtherMachine { nr_possible }),
             None => {}
         }
@@ -175,6 +193,8 @@ impl Machine {
             Err(panic) => resume_unwind(panic),
         }
         crate::alloc::set_source(&crate::alloc::Heap);
+        fault::explain();
+        fault::provoke();
         *booted = Some(nr_possible);
         Ok(Machine { nr_possible })
     }
@@ -190,7 +210,8 @@ impl Machine {
     /// is then dropped on them, since it may own per-CPU data. Later runs work.
     pub fn run<R: Send>(&self, nr_cpus: usize, on_cpu: impl Fn(CpuId) -> R + Sync) -> Vec<R> {
         assert!((1..=self.nr_possible).contains(&nr_cpus), "1 to {} CPUs can run, not {nr_cpus}", self.nr_possible);
-        assert!(area::this_delta() == 0, "a run inside a run");
+        assert!(IRQS.get() == Irqs::NoCpu, "a run inside a run");
+        fault::provoke();
         let _alone = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         let (all_installed, all_done) = (Meeting::of(nr_cpus), Meeting::of(nr_cpus));
         let cpu_thread = |cpu: CpuId| -> Outcome<R> {
@@ -238,6 +259,22 @@ impl Machine {
             }
         }
         results
+    }
+}
+
+impl Machine {
+    /// Runs `f` on the boot CPU alone, as [`run`](Self::run) does: to make, to look at and to drop what other runs share.
+    ///
+    /// # Panics
+    ///
+    /// As [`run`](Self::run).
+    pub fn on_boot_cpu<R: Send>(&self, f: impl FnOnce() -> R + Send) -> R {
+        let f = Mutex::new(Some(f));
+        let on_cpu = |_| {
+            let f = f.lock().unwrap_or_else(PoisonError::into_inner).take();
+            f.map(|f| f())
+        };
+        self.run(1, on_cpu).into_iter().flatten().next().expect("one CPU has one result")
     }
 }
 

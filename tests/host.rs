@@ -4,7 +4,8 @@ mod common;
 
 use common::machine;
 use core::cell::Cell;
-use pcpu::{CpuId, Local, per_cpu, with_irqs_off, with_pin};
+use pcpu::{Counter, CpuId, Local, per_cpu, with_irqs_off, with_pin};
+use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -149,4 +150,30 @@ fn a_cpu_that_somebody_else_installed_ends_the_run() {
         assert_eq!(message, "CPU 1: that CPU is installed already");
         assert_eq!(machine.run(1, |cpu| cpu), [CpuId::BOOT]);
     });
+}
+
+#[test]
+fn a_thread_that_is_no_cpu_is_told_why_it_dies() {
+    const IS_CHILD: &str = "PCPU_TEST_TOUCHES";
+    if std::env::var_os(IS_CHILD).is_some() {
+        let counter = machine(NR_CPUS).on_boot_cpu(|| Counter::new(0).unwrap());
+        counter.add(1);
+        unreachable!();
+    }
+    let program = std::env::current_exe().unwrap();
+    let test = "a_thread_that_is_no_cpu_is_told_why_it_dies";
+    let output = Command::new(program).args(["--exact", test, "--nocapture"]).env(IS_CHILD, "").output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{stderr}");
+    assert_eq!(stderr.matches("inside `Machine::run`").count(), 1, "{stderr}");
+}
+
+#[test]
+fn what_runs_share_is_made_and_dropped_on_a_cpu() {
+    let machine = machine(NR_CPUS);
+    let counter = machine.on_boot_cpu(|| Counter::new(5).unwrap());
+    machine.run(NR_CPUS, |_| counter.inc());
+    assert_eq!(machine.on_boot_cpu(move || counter.sum()), 5 + NR_CPUS as i64);
+    let panic = panic_of(|| machine.on_boot_cpu(|| panic!("as this says")));
+    assert_eq!(panic, "as this says");
 }

@@ -13,7 +13,7 @@ pub fn alone() -> MutexGuard<'static, ()> {
 /// Runs on one CPU of so many, alone, and checks that no object stays behind.
 pub fn on_boot_cpu(nr_cpus: usize, f: impl Fn() + Sync) {
     let _alone = alone();
-    machine(nr_cpus).run(1, |_| {
+    machine(nr_cpus).on_boot_cpu(|| {
         let before = alloc::stats().live_objects;
         f();
         assert_eq!(alloc::stats().live_objects, before);
