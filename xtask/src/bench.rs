@@ -5,6 +5,7 @@ use crate::cli::command_line;
 use crate::distinct::distinct;
 use crate::host::Host;
 use crate::json_file::{Destination, Report};
+use crate::output::show;
 use crate::progress::Progress;
 use crate::{bench_table, workspace};
 use anyhow::{Context, Result, bail};
@@ -69,17 +70,17 @@ pub fn run(options: &Bench) -> Result<ExitCode> {
     build()?;
     let operations = operations(options)?;
     if options.list {
-        println!("{}", bench_table::meanings(&operations.iter().collect::<Vec<_>>()));
+        show(bench_table::meanings(&operations.iter().collect::<Vec<_>>()))?;
         return Ok(ExitCode::SUCCESS);
     }
 
     let mut rows = Vec::new();
     let measured = measure_all(options, &mut rows);
     if !rows.is_empty() {
-        println!("{}\n{}", bench_table::render(&rows), bench_table::legend(&rows, &operations, options.quick));
         if let Some(destination) = &destination {
             destination.write(&Report { machine: &Host::native(), command: command_line(), rows: &rows })?;
         }
+        show(format_args!("{}\n{}", bench_table::render(&rows), bench_table::legend(&rows, &operations, options.quick)))?;
     }
     measured?;
     if rows.is_empty() {
@@ -96,8 +97,11 @@ fn operations(options: &Bench) -> Result<Vec<Operation>> {
             operations.push(operation);
         }
     })?;
-    if operations.is_empty() {
-        bail!("no operation's name contains `{}`; `cargo xtask bench --list` has all", options.filter);
+    let parts = (!options.filter.is_empty()).then(|| options.filter.split(',')).into_iter().flatten();
+    for part in parts {
+        if part.is_empty() || !operations.iter().any(|operation| operation.name.contains(part)) {
+            bail!("no operation's name contains `{part}`; `cargo xtask bench --list` has all");
+        }
     }
     Ok(operations)
 }

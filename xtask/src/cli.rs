@@ -2,11 +2,12 @@
 
 use crate::bench::Bench;
 use crate::distinct::distinct;
+use crate::forkbomb::series::MAX_LIVE;
 use crate::report::Report;
 use crate::scale::Scale;
 use crate::transfers::Transfers;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
-use kernel_runner::{Accel, MAX_CPUS, number_in};
+use kernel_runner::{Accel, MAX_CPUS, number_in, one_line};
 use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -35,7 +36,7 @@ The environment variable QEMU names QEMU's executable, if it is not the
 qemu-system-x86_64 on PATH.
 
 Exit code: 0 all is well; 1 or what cargo exits with: a failure, which stderr tells;
-2 a wrong option; 130 interrupted."
+2 a wrong option; 130 interrupted, and nothing written."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -72,7 +73,7 @@ Examples:
   cargo xtask forkbomb                                 all tables, under three minutes
   cargo xtask forkbomb --cpus 1,2,4,8                  two strategies, a minute
   cargo xtask forkbomb --workload all --strategy all --seconds 0.3
-  cargo xtask forkbomb --native --possible-cpus 256 --workload exec --strategy linux-grouped,grouped,atomic
+  cargo xtask forkbomb --native --possible-cpus 256 --workload exec
   cargo xtask forkbomb --native --workload doexec --folio-order 0,2,4
   cargo xtask forkbomb --profile --workload doexec     where the instructions of each strategy are
   cargo xtask forkbomb --cpus 2 --seconds 1            a short look
@@ -82,15 +83,16 @@ pub struct Forkbomb {
     #[arg(long, value_name = "LIST", value_delimiter = ',', allow_hyphen_values = true, value_parser = number_in(1..=MAX_CPUS))]
     pub cpus: Vec<u32>,
 
-    /// Seconds measured for each workload, strategy and number of CPUs [default: 5]
+    /// Seconds measured for each workload, strategy and number of CPUs; a bomb that was begun goes to its end, however long it takes
+    /// [default: 5]
     #[arg(long, value_name = "S", allow_hyphen_values = true, value_parser = parse_seconds)]
     pub seconds: Option<Duration>,
 
-    /// What the processes do [default: bomb]
+    /// What the processes do [default: bomb; with --profile exec]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub workload: Vec<Workload>,
 
-    /// Strategies to compare; the first one is the ratio's 1.00 [default: each,grouped]
+    /// Strategies to compare; the first one is the ratio's 1.00 [default: each,grouped; with --profile all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', alias = "strategies")]
     pub strategy: Vec<Strategy>,
 
@@ -99,10 +101,11 @@ pub struct Forkbomb {
     pub live_per_cpu: u32,
 
     /// Most processes alive at once on all CPUs together, instead
-    #[arg(long, value_name = "N", conflicts_with = "live_per_cpu", allow_hyphen_values = true, value_parser = number_in(4..=100_000))]
+    #[arg(long, value_name = "N", conflicts_with = "live_per_cpu", allow_hyphen_values = true, value_parser = number_in(4..=MAX_LIVE))]
     pub live: Option<u32>,
 
-    /// Chunks that per-CPU objects may take besides the library's first; forks that find no memory fail, and the kernel goes on
+    /// Chunks of 32 KiB for each possible CPU that per-CPU objects may take besides the library's first; forks that find no memory fail, and
+    /// the kernel goes on
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = number_in(0..=1_000_000))]
     pub chunk_limit: Option<u32>,
 
@@ -114,7 +117,7 @@ pub struct Forkbomb {
     #[arg(long)]
     pub native: bool,
 
-    /// Print in which functions the instructions are, ten for each strategy, instead of rates; one workload [default: exec]
+    /// Print in which functions the instructions are, ten for each strategy, instead of rates; one workload
     #[arg(long, conflicts_with_all = ["native", "folio_order", "chunk_limit"])]
     pub profile: bool,
 
@@ -290,15 +293,7 @@ impl Stop {
         match error.kind() {
             DisplayHelp | DisplayVersion => Self::Help(text),
             DisplayHelpOnMissingArgumentOrSubcommand => Self::Error("error: no command given; `cargo xtask --help` lists them".into()),
-            _ => {
-                let parts: Vec<_> = text
-                    .lines()
-                    .map(str::trim)
-                    .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
-                    .filter(|line| !line.is_empty())
-                    .collect();
-                Self::Error(format!("{}; `cargo xtask {help}` tells more", parts.join("; ").replace(":; ", ": ")))
-            }
+            _ => Self::Error(format!("{}; `cargo xtask {help}` tells more", one_line(&text))),
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::cli::{Forkbomb, Strategy, Workload, command_line, name};
 use crate::distinct::distinct;
 use crate::host::Host;
 use crate::json_file::{Destination, Report};
+use crate::output::show;
 use crate::progress::Progress;
 use crate::rows::{Row, summarize};
 use crate::{legend, qemu_install, table, workspace};
@@ -16,7 +17,7 @@ use anyhow::{Error, Result, bail};
 use kernel_runner::{Kernel, Machine};
 use measure::Benches;
 use profile::Profiled;
-use series::{Series, View};
+use series::{Series, View, check_live};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -50,14 +51,14 @@ pub fn run(options: &Forkbomb) -> Result<ExitCode> {
         measured = count_instructions(&mut tables, machine, kernel);
     }
     let rows: Vec<Row> = tables.iter().flat_map(|(_, rows)| rows.clone()).collect();
-    print_tables(&tables, &host);
     if let Some(destination) = destination.filter(|_| !rows.is_empty()) {
         destination.write(&Report { machine: &host, command: command_line(), rows: &rows })?;
     }
+    print_tables(&tables, &host)?;
     // A kernel whose counters are wrong also ends with a failure: the verdict says more.
     let verdict = table::verdict(&rows, options.chunk_limit.is_some()).map_err(Error::msg)?;
     measured?;
-    println!("{verdict}");
+    show(verdict)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -93,11 +94,12 @@ fn run_profile(options: &Forkbomb, destination: Option<&Destination>) -> Result<
         [] => Strategy::expanded(&[Strategy::All]),
         some => Strategy::expanded(some),
     };
+    let cpus = if options.cpus.is_empty() { vec![2] } else { distinct(options.cpus.iter().copied()) };
+    cpus.iter().try_for_each(|&cpus| check_live(cpus, options.live.unwrap_or(cpus * options.live_per_cpu)))?;
     let machine = Machine { accel: options.accel, qemu_args: options.qemu_args.clone(), ..qemu_install::find_or_install()? };
     let kernel = workspace::kernel("forkbomb", options.target)?;
-    let cpus = if options.cpus.is_empty() { vec![2] } else { distinct(options.cpus.iter().copied()) };
     let mut progress = Progress::new(cpus.len());
-    let (mut rows, mut outcome) = (Vec::new(), Ok(()));
+    let (mut rows, mut tables, mut outcome) = (Vec::new(), Vec::new(), Ok(()));
     for &cpus in &cpus {
         let profiled = Profiled {
             workload: workload.clone(),
@@ -110,7 +112,7 @@ fn run_profile(options: &Forkbomb, destination: Option<&Destination>) -> Result<
         progress.stage(&format!("{stage}: booting"));
         match profiled.count(&machine, &kernel, &mut progress, &stage) {
             Ok(counted) => {
-                progress.print(&profile::render(&counted));
+                tables.push(profile::render(&counted));
                 rows.extend(counted);
             }
             Err(error) => {
@@ -124,23 +126,25 @@ fn run_profile(options: &Forkbomb, destination: Option<&Destination>) -> Result<
     if let Some(destination) = destination.filter(|_| !rows.is_empty()) {
         destination.write(&Report { machine: &Host::of(&machine), command: command_line(), rows: &rows })?;
     }
+    tables.iter().try_for_each(show)?;
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
 /// Neighbours that are one table are printed as one.
-fn print_tables(tables: &[(View, Vec<Row>)], host: &Host) {
+fn print_tables(tables: &[(View, Vec<Row>)], host: &Host) -> Result<()> {
     let is_one = |(one, _): &(View, Vec<Row>), (other, _): &(View, Vec<Row>)| (*one, *other) == (View::Lines, View::Lines);
     let mut views = Vec::new();
     for tables in tables.chunk_by(is_one) {
         let rows: Vec<_> = tables.iter().flat_map(|(_, rows)| rows.clone()).collect();
         if !rows.is_empty() {
             views.push(tables[0].0);
-            println!("{}", tables::render(tables[0].0, &rows));
+            show(tables::render(tables[0].0, &rows))?;
         }
     }
     views.dedup();
     let rows: Vec<_> = tables.iter().flat_map(|(_, rows)| rows.clone()).collect();
     if !rows.is_empty() {
-        println!("{}\n{}", legend::render(&rows, host), tables::legend(&views));
+        show(format_args!("{}\n{}", legend::render(&rows, host), tables::legend(&views)))?;
     }
+    Ok(())
 }

@@ -1,8 +1,9 @@
 //! The JSON files: written whole, and read again.
 
 use crate::host::Host;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -29,7 +30,34 @@ impl<R: DeserializeOwned> Stored<R> {
     /// Reads the file. What is in it besides is passed over.
     pub fn read(path: &Path) -> Result<Self> {
         let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        serde_json::from_slice(&text).with_context(|| format!("cannot understand {}", path.display()))
+        let value: Value = serde_json::from_slice(&text).with_context(|| format!("cannot understand {}", path.display()))?;
+        check_numbers("", &value).with_context(|| format!("cannot use {}", path.display()))?;
+        serde_json::from_value(value).with_context(|| format!("cannot understand {}", path.display()))
+    }
+}
+
+/// More than this nobody has measured, in any unit that is used here.
+const MOST: f64 = 1e15;
+
+/// Numbers that are of something.
+const POSITIVE: [&str; 2] = ["cpus", "possible_cpus"];
+
+/// Numbers that are not below zero.
+const NOT_NEGATIVE: [&str; 8] = ["per_second", "spread", "ratio", "seconds", "ns", "median_ns", "transfers_per_op", "instructions_per_op"];
+
+/// Fails where a number that is called `key` cannot be of a measurement.
+fn check_numbers(key: &str, value: &Value) -> Result<()> {
+    match value {
+        Value::Number(number) => {
+            let number = number.as_f64().unwrap_or(f64::NAN);
+            let is_possible =
+                number.abs() <= MOST && (!POSITIVE.contains(&key) || number >= 1.0) && (!NOT_NEGATIVE.contains(&key) || number >= 0.0);
+            ensure!(is_possible, "`{key}` is {number}, which nobody has measured");
+            Ok(())
+        }
+        Value::Array(values) => values.iter().try_for_each(|value| check_numbers(key, value)),
+        Value::Object(fields) => fields.iter().try_for_each(|(key, value)| check_numbers(key, value)),
+        _ => Ok(()),
     }
 }
 
@@ -148,5 +176,20 @@ mod tests {
     fn what_the_system_says_about_the_path_is_told() {
         let error = Destination::new(Path::new("/no/such/folder/rows.json")).unwrap_err();
         assert_eq!(format!("{error:#}"), "cannot write /no/such/folder/rows.json: No such file or directory (os error 2)");
+    }
+
+    #[test]
+    fn numbers_that_nobody_measured_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.json");
+        let read = |row: &str| {
+            fs::write(&path, format!(r#"{{"machine": {{}}, "command": "c", "rows": [{row}]}}"#)).unwrap();
+            Stored::<Value>::read(&path).map_err(|error| format!("{error:#}"))
+        };
+        assert!(read(r#"{"per_second": 1e9, "leaked_objects": -1, "cpus": 1, "spread": 0}"#).is_ok());
+        for row in [r#"{"per_second": 1e308}"#, r#"{"a": [-1e16]}"#, r#"{"spread": -0.1}"#, r#"{"x": {"cpus": 0}}"#] {
+            let error = read(row).unwrap_err();
+            assert!(error.contains("nobody has measured"), "{error}");
+        }
     }
 }

@@ -9,6 +9,7 @@ mod forkbomb;
 mod host;
 mod json_file;
 mod legend;
+mod output;
 mod plot;
 mod progress;
 mod published;
@@ -29,7 +30,8 @@ fn main() -> ExitCode {
     let cli = match Cli::parse_or_line() {
         Ok(cli) => cli,
         Err(cli::Stop::Help(text)) => {
-            print!("{text}");
+            // Who reads no further has seen enough.
+            let _ = output::show(text.trim_end());
             return ExitCode::SUCCESS;
         }
         Err(cli::Stop::Error(line)) => {

@@ -34,6 +34,7 @@ impl Progress {
         let shown = bar.clone();
         on_signal(move |signal| {
             shown.finish_and_clear();
+            transfers::remove_folders();
             eprintln!("interrupted");
             process::exit(SIGNALLED + signal);
         });

@@ -22,10 +22,20 @@ enum Plan {
 
 /// A machine with the QEMU that is there, which is installed first when that takes no question; else the error says what to type.
 pub fn find_or_install() -> Result<Machine> {
+    let machine = found_or_installed()?;
+    let version = Command::new(&machine.qemu).arg("--version").stdin(Stdio::null()).output();
+    let version = version.with_context(|| format!("cannot start {}", machine.qemu.display()))?;
+    if !version.status.success() || !String::from_utf8_lossy(&version.stdout).contains("QEMU") {
+        bail!("{} is not QEMU: it does not say so with `--version`", machine.qemu.display());
+    }
+    Ok(machine)
+}
+
+fn found_or_installed() -> Result<Machine> {
     match Machine::find() {
         Ok(machine) => return Ok(machine),
         // Who names an executable wants that one.
-        Err(error) if env::var_os("QEMU").is_some() => return Err(error.into()),
+        Err(error) if env::var_os("QEMU").is_some_and(|program| !program.is_empty()) => return Err(error.into()),
         Err(_) => {}
     }
     let os_release = fs::read_to_string("/etc/os-release").unwrap_or_default();

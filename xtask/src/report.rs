@@ -15,6 +15,7 @@ mod transfers_section;
 mod fixture;
 
 use crate::json_file::Destination;
+use crate::output::show;
 use crate::workspace;
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -82,7 +83,7 @@ pub fn run(options: &Report) -> Result<ExitCode> {
         eprintln!("note: {problem}");
     }
     measured?;
-    println!("{}", out.display());
+    show(out.display())?;
     Ok(ExitCode::SUCCESS)
 }
 

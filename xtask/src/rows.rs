@@ -1,5 +1,6 @@
 //! What was measured, round by round, and what is said about it.
 
+use crate::table::percent;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -110,6 +111,16 @@ impl Row {
         1e9 * f64::from(self.setting.cpus) / self.per_second
     }
 
+    /// How far rounds are apart: of one round, or where nothing was done, there is nothing to say.
+    pub fn spread_text(&self) -> String {
+        if self.rounds > 1 && self.lifetimes > 0 { percent(self.spread) } else { "-".into() }
+    }
+
+    /// In units of the first strategy's, if both did something.
+    pub fn ratio_text(&self) -> String {
+        if self.ratio > 0.0 { format!("{:.2}", self.ratio) } else { "-".into() }
+    }
+
     fn new(rounds: &[&Round], reference: &[&Round]) -> Self {
         let first = rounds[0];
         let rates: Vec<_> = rounds.iter().map(|round| round.per_second).collect();
@@ -128,8 +139,8 @@ impl Row {
             lifetimes,
             seconds: rounds.iter().map(|round| round.seconds).sum(),
             per_second,
-            spread: (fastest - slowest) / per_second,
-            ratio: median(&ratios),
+            spread: finite((fastest - slowest) / per_second),
+            ratio: finite(median(&ratios)),
             nonzero_counters: rounds.iter().map(|round| round.nonzero_counters).sum(),
             leaked_objects: rounds.iter().map(|round| round.leaked_objects).sum(),
             failed_forks: rounds.iter().map(|round| round.failed_forks).sum(),
@@ -145,6 +156,11 @@ impl Row {
             instructions_per_lifetime: None,
         }
     }
+}
+
+/// JSON has no other numbers.
+fn finite(value: f64) -> f64 {
+    if value.is_finite() { value } else { 0.0 }
 }
 
 /// One row for each setting and strategy, in the order in which they first occur.

@@ -13,8 +13,10 @@ mod validation;
 
 use crate::cli::command_line;
 use crate::host::Host;
-use crate::json_file::Destination;
-use crate::{bench, qemu_install};
+use crate::json_file::{self, Destination};
+use crate::output::show;
+use crate::rows::summarize;
+use crate::{bench, qemu_install, table};
 use anyhow::{Result, bail, ensure};
 use clap::Args;
 use cores::Cores;
@@ -119,12 +121,18 @@ pub fn run(options: &Scale) -> Result<ExitCode> {
     crate::forkbomb::measure::build_native()?;
     let cores = Cores::look();
     let measuring = Machine { accel: options.accel.unwrap_or(machine.accel), ..machine.clone() };
-    let measured = Measured::take(&plan, &measuring, &machine)?;
+    let mut together = Vec::new();
+    let measured = match Measured::take(&plan, &measuring, &machine, &mut together) {
+        Ok(measured) => measured,
+        Err(error) => {
+            keep(destination.as_ref(), &Host::of(&measuring), &summarize(&together.concat()))?;
+            return Err(error);
+        }
+    };
     let cores = cores.look_again();
 
     let rows = rows::all(&plan, &measured)?;
     let validation = validation::checks(&measured, plan.native)?;
-    println!("{}", tables::render(&host, &cores, &plan, &measured, &rows, &validation));
     if let Some(destination) = &destination {
         destination.write(&Report {
             machine: &Host::of(&measuring),
@@ -139,7 +147,19 @@ pub fn run(options: &Scale) -> Result<ExitCode> {
     if let Some(folder) = &folder {
         folder.write_all(&rows, &measured.latency)?;
     }
+    show(tables::render(&host, &cores, &plan, &measured, &rows, &validation))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes and prints the throughputs that were measured before a failure, if there are some.
+fn keep(destination: Option<&Destination>, host: &Host, together: &[crate::rows::Row]) -> Result<()> {
+    if together.is_empty() {
+        return Ok(());
+    }
+    if let Some(destination) = destination {
+        destination.write(&json_file::Report { machine: host, command: command_line(), rows: &rows::measured(together) })?;
+    }
+    show(table::lines(together))
 }
 
 /// The numbers of the list that the plugin counts, and those that it has to count for the others.

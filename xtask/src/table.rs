@@ -3,6 +3,9 @@
 use crate::rows::Row;
 use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 
+/// Where a memory limit made forks fail.
+const FAILED_FORKS: &str = "failed forks";
+
 /// The column headings, and whether a column holds numbers.
 const COLUMNS: [(&str, bool); 8] = [
     ("workload", false),
@@ -25,23 +28,26 @@ pub fn styled<'a>(headings: impl IntoIterator<Item = &'a str>) -> Table {
 
 /// A line for each of `rows`.
 pub fn lines(rows: &[Row]) -> String {
-    let mut table = styled(COLUMNS.map(|(heading, _)| heading));
+    let has_failed = rows.iter().any(|row| row.failed_forks > 0);
+    let mut table = styled(COLUMNS.map(|(heading, _)| heading).into_iter().chain(has_failed.then_some(FAILED_FORKS)));
     for (column, (_, is_number)) in table.column_iter_mut().zip(COLUMNS) {
         if !is_number {
             column.set_cell_alignment(CellAlignment::Left);
         }
     }
     for row in rows {
-        table.add_row([
+        let mut cells = vec![
             row.setting.workload.clone(),
             row.strategy.clone(),
             row.setting.cpus.to_string(),
             grouped_digits(row.lifetimes),
             format!("{:.1}", row.seconds),
             grouped_digits(row.per_second.round() as u64),
-            percent(row.spread),
-            if row.ratio.is_finite() { format!("{:.2}", row.ratio) } else { "-".into() },
-        ]);
+            row.spread_text(),
+            row.ratio_text(),
+        ];
+        cells.extend(has_failed.then(|| grouped_digits(row.failed_forks)));
+        table.add_row(cells);
     }
     table.to_string()
 }
@@ -66,9 +72,9 @@ pub fn verdict(rows: &[Row], is_limited: bool) -> Result<String, String> {
     }
 }
 
-/// `12 %`, and `-` where nothing was done.
+/// `12 %`.
 pub fn percent(share: f64) -> String {
-    if share.is_finite() { format!("{:.0} %", share * 100.0) } else { "-".into() }
+    format!("{:.0} %", share * 100.0)
 }
 
 /// `1 CPU`, `2 CPUs`.
@@ -99,7 +105,7 @@ mod tests {
         let text = lines(&summarize(&[round("each", 4, 12_345), round("grouped", 4, 24_690)]));
         let lines: Vec<_> = text.lines().filter(|line| line.contains("bomb")).collect();
         assert_eq!(lines.len(), 2, "{text}");
-        for part in ["grouped", " 4 ", "24,690", "1.0", "0 %", "2.00"] {
+        for part in ["grouped", " 4 ", "24,690", "1.0", " - ", "2.00"] {
             assert!(lines[1].contains(part), "no {part} in {}", lines[1]);
         }
     }

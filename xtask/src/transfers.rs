@@ -4,6 +4,7 @@ use crate::cli::{Target, command_line};
 use crate::distinct::distinct;
 use crate::host::Host;
 use crate::json_file::{Destination, Report};
+use crate::output::show;
 use crate::progress::Progress;
 use crate::{qemu_install, transfers_table, workspace};
 use ::transfers::{Marks, Row, build_plugin, count, read_report};
@@ -79,7 +80,8 @@ pub fn run(options: &Transfers) -> Result<ExitCode> {
     };
     let marks = Marks::open(&elf, workspace::root())?;
     if let Some(op) = options.op.as_ref().filter(|op| !marks.operations.values().any(|name| name.contains(*op))) {
-        bail!("no operation's name contains `{op}`");
+        let names: Vec<_> = marks.operations.values().map(String::as_str).collect();
+        bail!("no operation's name contains `{op}`: there are {}", names.join(", "));
     }
 
     let mut rows = Vec::new();
@@ -91,16 +93,16 @@ pub fn run(options: &Transfers) -> Result<ExitCode> {
         }
     };
     if !rows.is_empty() {
-        println!("{}", transfers_table::render(&rows));
-        if options.causes {
-            print!("{}", transfers_table::causes(&rows));
-        }
         if let Some(destination) = &destination {
             destination.write(&Report { machine: &host, command: command_line(), rows: &rows })?;
         }
+        show(transfers_table::render(&rows))?;
+        if options.causes {
+            show(transfers_table::causes(&rows).trim_end())?;
+        }
     }
     counted?;
-    println!("{}", transfers_table::LEGEND);
+    show(transfers_table::LEGEND)?;
     Ok(ExitCode::SUCCESS)
 }
 

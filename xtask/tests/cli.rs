@@ -153,7 +153,8 @@ impl FakeCargo {
     fn xtask(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
         // Not written by the test: a file that any process has open for writing cannot be executed.
-        command.args(arguments).env("CARGO", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake-cargo")).env("QEMU", "/bin/true");
+        command.args(arguments).env("CARGO", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake-cargo"));
+        command.env("QEMU", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake-qemu"));
         command
             .env("FAKE_CARGO_CALLS", self.file("calls"))
             .env("FAKE_CARGO_PID", self.file("pid"))
@@ -168,6 +169,31 @@ impl FakeCargo {
     fn calls(&self) -> Vec<String> {
         fs::read_to_string(self.file("calls")).unwrap_or_default().lines().map(str::to_owned).collect()
     }
+}
+
+#[test]
+fn what_is_no_qemu_is_refused_before_anything_is_built() {
+    for (program, why) in [("/bin/true", "is not QEMU"), ("/bin/false", "is not QEMU"), ("/etc/passwd", "cannot start")] {
+        let cargo = FakeCargo::new("");
+        let output = cargo.xtask(&["transfers"]).env("QEMU", program).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), stderr.lines().count()), (Some(1), 1), "{stderr}");
+        assert!(stderr.contains(why) && stderr.contains(program), "{stderr}");
+        assert_eq!(cargo.calls(), [""; 0]);
+    }
+}
+
+#[test]
+fn an_output_that_nobody_reads_is_an_error_in_a_line() {
+    let folder = TempDir::new().unwrap();
+    let page = folder.path().join("page.html");
+    fs::write(folder.path().join("bench.json"), bench_json()).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
+    command.args(["report", "--from", folder.path().to_str().unwrap(), "--out", page.to_str().unwrap()]);
+    let output = command.stdout(fs::File::create("/dev/full").unwrap()).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.lines().last().unwrap().contains("cannot write to the standard output") && page.exists(), "{stderr}");
 }
 
 const ROBUST: &str = "test -p pcpu --features robust --tests";

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anstream::ColorChoice;
 use clap::builder::ArgAction;
 use clap::{Parser, ValueEnum};
-use kernel_runner::{Accel, Error, MAX_CPUS, Machine, memory_size, number_in};
+use kernel_runner::{Accel, Error, MAX_CPUS, Machine, memory_size, number_in, one_line};
 
 use crate::selection::Selection;
 
@@ -174,7 +174,13 @@ impl Options {
     /// The command line with the words of `KERNEL_RUNNER_ARGS` put before it. Does not return if either is wrong.
     pub fn get() -> Options {
         let arguments: Vec<OsString> = std::env::args_os().collect();
-        let alone = Options::parse_from(&arguments);
+        let alone = Options::try_parse_from(&arguments).unwrap_or_else(|error| {
+            if !error.use_stderr() {
+                error.exit();
+            }
+            eprintln!("{}; `kernel-runner --help` tells more", one_line(&error.render().to_string()));
+            std::process::exit(2);
+        });
         let Some(variable) = std::env::var_os(VARIABLE) else { return alone };
         alone.with_variable(arguments, &variable).unwrap_or_else(|error| {
             eprintln!("error: in the environment variable {VARIABLE}: {error}");
@@ -188,8 +194,8 @@ impl Options {
         let words = shell_words::split(text).map_err(|error| error.to_string())?;
         arguments.splice(1..1, words.into_iter().map(OsString::from));
         let options = Options::try_parse_from(arguments).map_err(|error| {
-            let text = error.render().to_string();
-            text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned()
+            let text = one_line(&error.render().to_string());
+            text.strip_prefix("error: ").unwrap_or(&text).to_owned()
         })?;
         if options.kernel != self.kernel {
             return Err(format!("`{}` is no option, and only options may stand there", options.kernel.display()));

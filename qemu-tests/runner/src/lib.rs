@@ -78,7 +78,7 @@ pub use ending::Ending;
 pub use error::Error;
 pub use event::{Event, Panic, Progress, Row};
 pub use kernel::Kernel;
-pub use limits::{MAX_CPUS, memory_size, number_in};
+pub use limits::{MAX_CPUS, memory_size, number_in, one_line};
 pub use line::{Level, LogLine};
 pub use process::{Guarded, on_signal};
 pub use qemu::{Accel, Machine};

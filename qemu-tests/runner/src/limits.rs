@@ -23,6 +23,13 @@ pub fn memory_size(text: &str) -> Result<String, String> {
     is_number.then(|| text.to_owned()).ok_or_else(|| "a whole number above 0 is wanted: of MiB, or with K, M or G after it".to_owned())
 }
 
+/// What clap says of a wrong command line, on one line and without what `--help` tells.
+pub fn one_line(error: &str) -> String {
+    let is_said = |line: &&str| !line.starts_with("Usage:") && !line.starts_with("For more information");
+    let parts: Vec<_> = error.lines().map(str::trim).take_while(is_said).filter(|line| !line.is_empty()).collect();
+    parts.join("; ").replace(":; ", ": ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -34,6 +41,13 @@ mod tests {
         for text in ["0", "256", "-1", "", "two", "99999999999"] {
             assert_eq!(cpus(text), Err("a number between 1 and 255 is wanted".to_owned()), "{text}");
         }
+    }
+
+    #[test]
+    fn an_error_of_several_lines_becomes_one() {
+        let error = "error: the following required arguments were not provided:\n  --kernel <ELF>\n\nUsage: x\n\nFor more information, try '--help'.\n";
+        assert_eq!(one_line(error), "error: the following required arguments were not provided: --kernel <ELF>");
+        assert_eq!(one_line("error: a\n\n  tip: b\n"), "error: a; tip: b");
     }
 
     #[test]

@@ -65,7 +65,8 @@ impl Machine {
     /// # Errors
     /// There is no such executable.
     pub fn find() -> Result<Machine, Error> {
-        let program = env::var_os("QEMU").map_or_else(|| PathBuf::from("qemu-system-x86_64"), PathBuf::from);
+        let program =
+            env::var_os("QEMU").filter(|program| !program.is_empty()).map_or_else(|| PathBuf::from("qemu-system-x86_64"), PathBuf::from);
         match find_on_path(&program) {
             Some(qemu) => Ok(Machine {
                 qemu,

@@ -1,5 +1,6 @@
 //! One boot under the plugin.
 
+use crate::folder::Folder;
 use crate::marks::Marks;
 use crate::row::Row;
 use anyhow::{Context, Result, bail};
@@ -31,8 +32,8 @@ pub fn count(
     if machine.cpus as usize > MAX_CPUS {
         bail!("{} CPUs: at most {MAX_CPUS} can be told apart", machine.cpus);
     }
-    let folder = tempfile::tempdir().context("no folder for the plugin's report")?;
-    let out = folder.path().join("report.json");
+    let folder = Folder::new()?;
+    let out = folder.report();
     boot(machine, plugin, &["address=virtual"], &["-icount", TIME], &out, (kernel, words), on_event)?;
     read_report(&out, machine.cpus, marks)
 }

@@ -4,11 +4,13 @@
 //! * [`build_plugin`]: the plugin that counts.
 //! * [`count`]: boots a kernel under it, and makes a [`Row`] of each operation.
 //! * [`profile()`]: boots a kernel under it, and tells which functions the instructions are in.
+//! * [`remove_folders`]: for who ends the process in the middle of a boot.
 //! * [`read_report`]: makes rows of what the plugin wrote under a QEMU that somebody else started.
 //! * [`Allowance`]: what operations may cost.
 
 mod allowance;
 mod count;
+mod folder;
 mod marks;
 mod place;
 mod plugin;
@@ -18,6 +20,7 @@ mod row;
 pub use allowance::Allowance;
 pub use conflict_plugin::caches::Kind;
 pub use count::{count, read_report};
+pub use folder::remove_folders;
 pub use marks::Marks;
 pub use place::{Frame, Place, Places};
 pub use plugin::build_plugin;

@@ -25,6 +25,10 @@ impl Marks {
     /// # Errors
     /// The file cannot be read, or carries no marks.
     pub fn open(path: &Path, root: &Path) -> Result<Self> {
+        // Something else, as a device, may have no end.
+        if path.exists() && !path.is_file() {
+            bail!("cannot read {}: it is not a regular file", path.display());
+        }
         let elf = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let file = object::File::parse(&*elf).with_context(|| format!("cannot read {}", path.display()))?;
         let Some(section) = file.section_by_name(SECTION) else {

@@ -1,6 +1,7 @@
 //! Which functions the instructions of operations are in.
 
 use crate::count::boot;
+use crate::folder::Folder;
 use crate::marks::Marks;
 use anyhow::{Context, Result, bail};
 use conflict_plugin::MAX_CPUS;
@@ -46,8 +47,8 @@ pub fn profile(
     if machine.cpus as usize > MAX_CPUS {
         bail!("{} CPUs: at most {MAX_CPUS} can be told apart", machine.cpus);
     }
-    let folder = tempfile::tempdir().context("no folder for the plugin's report")?;
-    let out = folder.path().join("report.json");
+    let folder = Folder::new()?;
+    let out = folder.report();
     boot(machine, plugin, &["count=instructions"], &[], &out, (kernel, words), on_event)?;
     let text = fs::read(&out).context("the plugin's report cannot be read")?;
     let counted: Counted = serde_json::from_slice(&text).context("the plugin's report is none")?;

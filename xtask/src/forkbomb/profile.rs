@@ -17,6 +17,9 @@ const SYMBOLS_SHOWN: usize = 10;
 /// What a boot may take beyond what is measured.
 const TIME_LIMIT: Duration = Duration::from_secs(180);
 
+/// How many times as long as it should a round may take.
+const SLOWER: u32 = 4;
+
 /// What is profiled in one boot.
 #[derive(Clone, Debug)]
 pub struct Profiled {
@@ -45,7 +48,11 @@ impl Profiled {
     pub fn count(&self, machine: &Machine, kernel: &Kernel, progress: &mut Progress, title: &str) -> Result<Vec<Row>> {
         let plugin = build_plugin(workspace::root())?;
         let marks = Marks::open(kernel.path(), workspace::root())?;
-        let machine = Machine { cpus: self.cpus, time_limit: Some(TIME_LIMIT), ..machine.clone() };
+        let machine = Machine {
+            cpus: self.cpus,
+            time_limit: Some(TIME_LIMIT + self.seconds * self.strategies.len() as u32 * SLOWER),
+            ..machine.clone()
+        };
         let words = format!(
             "workloads={} strategies={} live={} seconds={} rounds=1",
             self.workload,

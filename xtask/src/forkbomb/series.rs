@@ -12,6 +12,9 @@ const NR_ROUNDS: u32 = 5;
 /// Room for a parent, two children and a mailbox.
 const MIN_LIVE_PER_CPU: u32 = 4;
 
+/// Of which the tables and lists fit into the kernel's memory.
+pub const MAX_LIVE: u32 = 100_000;
+
 /// Which table a series is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
@@ -78,8 +81,11 @@ impl Series {
         };
         let seconds = options.seconds.unwrap_or(Duration::from_secs(5));
         // The original prints what it reached each second.
-        let rounds =
-            if workloads == [name(Workload::Doexec)] && view == View::Lines { (seconds.as_secs() as u32).max(1) } else { NR_ROUNDS };
+        let rounds = if workloads == [name(Workload::Doexec)] && view == View::Lines {
+            (seconds.as_secs() as u32).max(NR_ROUNDS)
+        } else {
+            NR_ROUNDS
+        };
         let one = |&cpus: &u32| Series {
             view,
             native: options.native,
@@ -197,13 +203,7 @@ impl Series {
             host.host_cpus
         );
         ensure!(self.cpus <= self.possible_cpus, "{} CPUs cannot run where {} are possible", self.cpus, self.possible_cpus);
-        ensure!(
-            self.live >= self.cpus * MIN_LIVE_PER_CPU,
-            "--live {} is too few for {} CPUs: each needs {MIN_LIVE_PER_CPU}",
-            self.live,
-            self.cpus
-        );
-        Ok(())
+        check_live(self.cpus, self.live)
     }
 
     fn shares(&self) -> bool {
@@ -253,6 +253,13 @@ impl Series {
     }
 }
 
+/// Fails where a kernel has not the memory for so many processes at once, or where CPUs would wait for each other.
+pub fn check_live(cpus: u32, live: u32) -> Result<()> {
+    ensure!(live >= cpus * MIN_LIVE_PER_CPU, "--live {live} is too few for {cpus} CPUs: each needs {MIN_LIVE_PER_CPU}");
+    ensure!(live <= MAX_LIVE, "{live} processes at once on {cpus} CPUs are too many: at most {MAX_LIVE}");
+    Ok(())
+}
+
 fn list(numbers: &[u32]) -> String {
     numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
 }
@@ -286,7 +293,8 @@ mod tests {
         };
         refused(Series { native: true, cpus: 3, possible_cpus: 3, ..good.clone() }, "this machine has 2");
         refused(Series { cpus: 4, possible_cpus: 2, ..good.clone() }, "4 CPUs cannot run where 2 are possible");
-        refused(Series { cpus: 8, possible_cpus: 8, live: 31, ..good }, "--live 31");
+        refused(Series { cpus: 8, possible_cpus: 8, live: 31, ..good.clone() }, "--live 31");
+        refused(Series { live: MAX_LIVE + 1, ..good }, "at most 100000");
     }
 
     #[test]

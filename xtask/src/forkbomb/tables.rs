@@ -4,7 +4,7 @@ use super::series::View;
 use crate::distinct::distinct;
 use crate::published;
 use crate::rows::{Row, Setting};
-use crate::table::{counted, grouped_digits, lines, percent, styled};
+use crate::table::{counted, grouped_digits, lines, styled};
 
 /// Workloads beside each other in one table: as many as a terminal is wide.
 const WORKLOADS_PER_TABLE: usize = 5;
@@ -29,21 +29,20 @@ pub fn render(view: View, rows: &[Row]) -> String {
         View::Threads => vec![format!("{place}: threads of one process, one on each"), threads(rows)],
         View::Memory => vec![format!("{place}: a bomb of up to {} processes", grouped_digits(first.setting.live)), memory(rows)],
     };
-    tables.push(spread(rows));
+    tables.extend((view == View::Matrix).then(|| spread(rows)));
     tables.join("\n")
 }
 
-/// How far rounds were apart.
+/// How far rounds were apart, where there is no column for it.
 fn spread(rows: &[Row]) -> String {
-    // Where every fork failed there is none.
-    let mut spreads: Vec<_> = rows.iter().map(|row| row.spread * 100.0).filter(|spread| spread.is_finite()).collect();
-    if spreads.is_empty() {
-        return "no strategy got anything done".into();
-    }
+    let mut spreads: Vec<_> = rows.iter().map(|row| row.spread * 100.0).collect();
     spreads.sort_by(f64::total_cmp);
     let (median, most) = (spreads[spreads.len() / 2], spreads[spreads.len() - 1]);
     let nr_rounds = rows.iter().map(|row| row.rounds).max().unwrap_or_default();
-    format!("{nr_rounds} rounds each; from the slowest to the fastest it is {median:.0} % of the median, {most:.0} % at most")
+    format!(
+        "{} each; from the slowest to the fastest it is {median:.0} % of the median for most, and up to {most:.0} %",
+        counted(nr_rounds, "round")
+    )
 }
 
 fn place(setting: &Setting) -> String {
@@ -171,19 +170,27 @@ fn accuracy(rows: &[Row]) -> String {
 }
 
 fn folios(rows: &[Row]) -> String {
-    let mut table = styled(["strategy", "order", "lifetimes/s", "counters' share", "LRU lock's share"]);
-    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    let mut table = styled(["strategy", "order", "lifetimes/s", "counters' share", "LRU lock's share", "spread"]);
+    let share = |share: f64| format!("{:.1} %", share * 100.0);
     for strategy in distinct(rows.iter().map(|row| row.strategy.as_str())) {
         for row in rows.iter().filter(|row| row.strategy == strategy) {
             let order = row.setting.folio_order.to_string();
-            table.add_row([row.strategy.clone(), order, per_second(row.per_second), percent(row.counter_share), percent(row.lru_share)]);
+            table.add_row([
+                row.strategy.clone(),
+                order,
+                per_second(row.per_second),
+                share(row.counter_share),
+                share(row.lru_share),
+                row.spread_text(),
+            ]);
         }
     }
     table.to_string()
 }
 
 fn alone(rows: &[Row]) -> String {
-    let mut table = styled(["strategy", "ns", "linux-grouped / this", "ns without adds", "linux-grouped / this", "atomic / this"]);
+    let mut table =
+        styled(["strategy", "ns", "linux-grouped / this", "ns without adds", "linux-grouped / this", "atomic / this", "spread"]);
     let of = |part: &str, strategy: &str| rows.iter().find(|row| row.setting.part == part && row.strategy == strategy);
     let by = |baseline: Option<&Row>, row: &Row| baseline.map_or_else(String::new, |baseline| times(row.per_second / baseline.per_second));
     for strategy in distinct(rows.iter().map(|row| row.strategy.as_str())) {
@@ -196,6 +203,7 @@ fn alone(rows: &[Row]) -> String {
             ns(lifecycle),
             by(of("lifecycle", "linux-grouped"), lifecycle),
             by(of("counters", "atomic"), counters),
+            counters.spread_text(),
         ]);
     }
     table.to_string()
@@ -216,7 +224,7 @@ fn threads(rows: &[Row]) -> String {
             atomic.map_or_else(String::new, |atomic| times(row.per_second / atomic.per_second)),
             grouped_digits(row.worst_read_error),
             grouped_digits(row.guaranteed_error),
-            percent(row.spread),
+            row.spread_text(),
         ]);
     }
     table.to_string()
@@ -240,7 +248,10 @@ fn memory(rows: &[Row]) -> String {
 /// What the headings of all tables mean.
 pub fn legend(views: &[View]) -> String {
     let meaning = |view: &View| match view {
-        View::Lines => None,
+        View::Lines => Some(
+            "lifetimes/s (per_second in JSON): of simulated processes, the median round's. spread: from the slowest to the fastest round, as a part\n\
+             of the median. ratio: lifetimes/s in units of the first strategy's on as many CPUs, round by round; the median.",
+        ),
         View::Matrix => Some(
             "An operation's time is one CPU's. largest error seen: all CPUs counted page faults in one space, and stopped just before what they\n\
              counted would show; guaranteed: what a reader may rely on. bytes/space: of the counters, on all CPUs together. instructions/exec:\n\

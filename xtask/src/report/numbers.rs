@@ -34,7 +34,7 @@ fn line<T: AsRef<str>>(cells: [T; COLUMNS.len()]) -> String {
 }
 
 fn escaped(text: &str) -> String {
-    text.replace('|', "\\|").replace('\n', " ")
+    text.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
 }
 
 #[cfg(test)]

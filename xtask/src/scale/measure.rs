@@ -113,7 +113,8 @@ pub struct Measured {
 
 impl Measured {
     /// Does all of it: throughputs on `machine`, if not natively; what is counted on `counting`.
-    pub fn take(plan: &Plan, machine: &Machine, counting: &Machine) -> Result<Self> {
+    /// What was measured on several threads is in `together` as far as it came, also after a failure.
+    pub fn take(plan: &Plan, machine: &Machine, counting: &Machine, measured: &mut Vec<Vec<Round>>) -> Result<Self> {
         let (alone, together) = (plan.alone(), plan.together());
         let kernel = if plan.native { None } else { Some((machine.clone(), workspace::kernel("forkbomb", Target::Host)?)) };
         let benches = Benches { kernel };
@@ -121,20 +122,20 @@ impl Measured {
         let nr_bench_runs = 2;
         let mut progress = Progress::new(alone.len() + together.len() + plan.counted.len() + nr_bench_runs + 1);
 
-        let costs = bench(&mut progress, "single operations")?;
-        let mut rounds = Vec::new();
-        benches.run_shown(&alone, &mut rounds, &mut progress)?;
-        let alone = rounds.concat();
-        let mut rounds = Vec::new();
-        benches.run_shown(&together, &mut rounds, &mut progress)?;
-        let rounds = rounds.concat();
-        let together = summarize(&rounds);
-        let compared = bench(&mut progress, "single operations again")?;
-        let latency = latencies(plan, &mut progress)?;
+        // First, since this is where a machine is most likely to lack something.
         let mut growths = BTreeMap::new();
         for &cpus in &plan.counted {
             under_plugin.count(cpus, &mut growths, &mut progress)?;
         }
+        let costs = bench(&mut progress, "single operations")?;
+        let mut rounds = Vec::new();
+        benches.run_shown(&alone, &mut rounds, &mut progress)?;
+        let alone = rounds.concat();
+        benches.run_shown(&together, measured, &mut progress)?;
+        let rounds = measured.concat();
+        let together = summarize(&rounds);
+        let compared = bench(&mut progress, "single operations again")?;
+        let latency = latencies(plan, &mut progress)?;
         Ok(Self { alone, rounds, together, growths, bench: [costs, compared], latency })
     }
 

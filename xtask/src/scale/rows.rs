@@ -44,13 +44,8 @@ pub fn all(plan: &Plan, measured: &Measured) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for strategy in strategies() {
         for part in PARTS {
-            let of_part = measured.together.iter().filter(|row| row.strategy == strategy && row.setting.part == part);
-            let points = of_part.map(|row| Row {
-                kind: Kind::Measured,
-                spread: Some(row.spread),
-                ..new(&strategy, part, row.setting.cpus, row.per_second)
-            });
-            rows.extend(with_law(points.collect()));
+            let is_wanted = |row: &Row| row.strategy == strategy && row.part == part;
+            rows.extend(with_law(self::measured(&measured.together).into_iter().filter(is_wanted).collect()));
         }
         let point = |&cpus: &u32| {
             let one_thread_ns = measured.one_thread_ns(&strategy, cpus).context("was not measured on one thread")?;
@@ -69,6 +64,15 @@ pub fn all(plan: &Plan, measured: &Measured) -> Result<Vec<Row>> {
         rows.extend(with_law(points.with_context(|| strategy.clone())?));
     }
     Ok(rows)
+}
+
+/// Of what was measured alone.
+pub fn measured(together: &[crate::rows::Row]) -> Vec<Row> {
+    let row = |row: &crate::rows::Row| Row {
+        spread: Some(row.spread),
+        ..new(&row.strategy, &row.setting.part, row.setting.cpus, row.per_second)
+    };
+    together.iter().map(row).collect()
 }
 
 fn new(strategy: &str, part: &str, cpus: u32, per_second: f64) -> Row {
