@@ -84,10 +84,10 @@ fn a_refusal_means_that_too_little_is_left_wherever_it_lies() {
             counter.try_add(1).unwrap();
         } else {
             assert_eq!(counter.value(), 3);
-            assert_eq!(counter.try_add(998), Err(LimitExceeded { amount: 998 }));
+            assert_eq!(counter.try_add(998), Err(LimitExceeded { amount: 998, limit: counter.limit() }));
             assert_eq!(counter.value(), 3, "a refusal changes nothing");
             counter.try_add(997).unwrap();
-            assert_eq!(counter.try_add(1), Err(LimitExceeded { amount: 1 }));
+            assert_eq!(counter.try_add(1), Err(LimitExceeded { amount: 1, limit: counter.limit() }));
             counter.try_add(0).unwrap();
             counter.sub(1000);
         }
@@ -101,8 +101,11 @@ fn absurd_amounts_and_limits_are_refused_or_cut() {
     with_counter(u64::MAX, Batch::MAX, |cpu, counter| {
         if cpu == CpuId::BOOT {
             assert_eq!(counter.limit(), LimitCounter::MAX_LIMIT);
-            assert_eq!(counter.try_add(u64::MAX), Err(LimitExceeded { amount: u64::MAX }));
-            assert_eq!(counter.try_add(LimitCounter::MAX_LIMIT + 1), Err(LimitExceeded { amount: LimitCounter::MAX_LIMIT + 1 }));
+            assert_eq!(counter.try_add(u64::MAX), Err(LimitExceeded { amount: u64::MAX, limit: counter.limit() }));
+            assert_eq!(
+                counter.try_add(LimitCounter::MAX_LIMIT + 1),
+                Err(LimitExceeded { amount: LimitCounter::MAX_LIMIT + 1, limit: counter.limit() })
+            );
             counter.try_add(LimitCounter::MAX_LIMIT).unwrap();
             assert_eq!(counter.value(), LimitCounter::MAX_LIMIT);
             assert!(counter.try_add(1).is_err());

@@ -149,6 +149,8 @@ impl Counter {
     /// that is about to post, for however long it has been preempted, or began to during the call. If there are more than 64 possible CPUs and
     /// more than 4 wrote, then CPUs are in groups, as few in each as make 63 groups, and a group of which one wrote counts wholly. That assumes
     /// that at most [`NESTING`](crate::NESTING) contexts nest on a CPU, and that the value is not within the width of the ends of `i64`.
+    ///
+    /// With a batch of 32, and 4 CPUs that wrote, the width is 5 * 31 * 4 = 620; with [`bounds_nested(1)`](Self::bounds_nested) 124.
     pub fn bounds(&self) -> RangeInclusive<i64> {
         self.bounds_nested(group::DEFAULT_NESTING)
     }

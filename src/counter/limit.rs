@@ -26,11 +26,13 @@ use crate::lock::IrqLock;
 pub struct LimitExceeded {
     /// The amount.
     pub amount: u64,
+    /// The limit. [`value`](LimitCounter::value) tells how much of it is in use.
+    pub limit: u64,
 }
 
 impl fmt::Display for LimitExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} more would exceed the limit", self.amount)
+        write!(f, "{} more would exceed the limit of {}", self.amount, self.limit)
     }
 }
 
@@ -45,6 +47,8 @@ impl core::error::Error for LimitExceeded {}
 /// | `try_add` near the limit | process, interrupt | a lock, interrupts off, an access for each CPU that has credit |
 /// | `value` | any | a load for each CPU that has credit |
 /// | `new`, `drop` | process, interrupt with the right flags | an allocation; a store for each CPU that had credit |
+///
+/// Its credits are allocated, so there is no static one.
 ///
 /// From McKenney's limit counters ("Is Parallel Programming Hard, And, If So, What Can You Do About It?", section 5.4), without the
 /// false refusals.
@@ -155,7 +159,7 @@ impl LimitCounter {
     /// What is left, and not in the hands of a call that overlaps this one, is less than `amount`. Nothing changed.
     #[inline]
     pub fn try_add(&self, amount: u64) -> Result<(), LimitExceeded> {
-        let error = LimitExceeded { amount };
+        let error = LimitExceeded { amount, limit: self.limit };
         if amount > self.limit {
             return Err(error);
         }
@@ -212,6 +216,7 @@ impl LimitCounter {
     /// # Panics
     /// If it is more than the limit.
     #[inline]
+    #[track_caller]
     pub fn sub(&self, amount: u64) {
         assert!(amount <= self.limit, "{amount} was never added: the limit is {}", self.limit);
         let amount = amount as i64;

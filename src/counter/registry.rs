@@ -118,7 +118,8 @@ crate::counters! {
     pub(super) static FAILED_PROMOTIONS: EventCounter = "pcpu.counter.failed_promotions";
 }
 
-/// All named counters of this image, in no order. Two may have the same name.
+/// All named counters of this image, in no order. Two may have the same name. The library has two of its own: `pcpu.counter.promotions` and
+/// `pcpu.counter.failed_promotions`, of lazy counters.
 ///
 /// Context: any, a panic handler too; takes no lock. Cost: none by itself; each [`value`](NamedCounter::value) visits all possible CPUs.
 ///

@@ -28,7 +28,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// 32, as Linux uses on up to 16 CPUs: at most one posting in 32 adds of one, and an approximate value within 31 for each CPU.
+    /// 32, as Linux uses on up to 16 CPUs: at most one posting in 32 adds of one. When no add is under way, an approximate value is within 31 for
+    /// each CPU that wrote; what may be under way is in the [bounds](crate::Counter::bounds).
     pub const DEFAULT: Batch = Batch { low_bits: 63 };
 
     /// The largest batch, 2^32.

@@ -13,7 +13,10 @@ use crate::alloc::{AllocError, AllocFlags};
 use crate::pin::Pinned;
 
 /// As many counters as it takes, allocated and freed in one go: a [`CounterSet`](crate::CounterSet) whose length is not known when the
-/// kernel is built, one for each memory node, say. The words that all CPUs share are on the global heap.
+/// kernel is built, one for each memory node, say. The words that all CPUs share are on the global heap: feature `alloc`.
+///
+/// Operations cost what they do in a [`Counter`](crate::Counter), in the same contexts; `new` and `drop` are for process context, since the heap
+/// is asked.
 ///
 /// ```
 /// # // SAFETY: only threads of the machine's touch per-CPU data.
