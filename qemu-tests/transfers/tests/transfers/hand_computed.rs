@@ -1,6 +1,6 @@
 //! What is counted in the guest is what the model's own tests compute by hand, in `qemu-tests/conflict-plugin`.
 
-use super::rows;
+use super::{kernel_called, rows, rows_of};
 
 /// Read misses, upgrades and write misses of all executions on a number of CPUs.
 fn by_kind(cpus: u32, op: &str) -> ([f64; 3], f64) {
@@ -65,4 +65,17 @@ fn what_is_done_under_a_spin_lock_is_known() {
     // The lock and what it protects are in one line.
     assert_eq!((lock.transfers_per_op, row("check/spin_lock").hottest_line_per_op), (1.0, 1.0));
     assert_eq!((row("check/contended").hottest_line_per_op, &row("check/contended").shared_locks[..]), (1.0, &[][..]));
+}
+
+#[test]
+fn the_least_kernel_with_marks_of_its_own_is_counted() {
+    for cpus in [2, 8] {
+        let rows = rows_of(&kernel_called("marked"), cpus, "");
+        let [shared, own] = &rows[..] else { panic!("{rows:?}") };
+        assert_eq!((shared.op.as_str(), own.op.as_str()), ("shared_add", "own_add"));
+        // A hundred by each CPU one after the other: each but the first takes the line from another one.
+        assert_eq!((shared.executions, own.executions), (100 * u64::from(cpus), 100 * u64::from(cpus)));
+        assert!((0.98..=1.0).contains(&shared.transfers_per_op), "{}", shared.transfers_per_op);
+        assert_eq!(own.transfers_per_op, 0.0);
+    }
 }

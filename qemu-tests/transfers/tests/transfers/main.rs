@@ -28,8 +28,12 @@ fn machine(cpus: u32) -> Machine {
 
 /// Boots the kernel with these words, and counts.
 fn rows(cpus: u32, words: &str) -> Vec<Row> {
-    let kernel = Kernel::open(&*KERNEL).unwrap_or_else(|error| panic!("{error}"));
-    let marks = Marks::open(&KERNEL, workspace()).unwrap_or_else(|error| panic!("{error:#}"));
+    rows_of(&KERNEL, cpus, words)
+}
+
+fn rows_of(elf: &Path, cpus: u32, words: &str) -> Vec<Row> {
+    let kernel = Kernel::open(elf).unwrap_or_else(|error| panic!("{error}"));
+    let marks = Marks::open(elf, workspace()).unwrap_or_else(|error| panic!("{error:#}"));
     let counted = count(&machine(cpus), &PLUGIN, &kernel, &marks, words, |event| match event {
         Event::Log(line) if line.level >= Some(Level::Warn) => println!("{line}"),
         _ => {}
