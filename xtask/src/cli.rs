@@ -29,7 +29,7 @@ Examples:
   cargo xtask bench       time single operations, about two minutes
   cargo xtask transfers   count how often cache lines change hands in each operation
   cargo xtask scale       what both say about 1 to 1,024 CPUs, about two minutes
-  cargo xtask report      all of these as one page with tables and charts, nine minutes
+  cargo xtask report      all of these as one page with tables and charts, six to ten minutes
   cargo xtask test        run all tests
 
 The environment variable QEMU names QEMU's executable, if it is not the
