@@ -104,8 +104,8 @@ pub struct Forkbomb {
     #[arg(long, value_name = "N", conflicts_with = "live_per_cpu", allow_hyphen_values = true, value_parser = number_in(4..=MAX_LIVE))]
     pub live: Option<u32>,
 
-    /// Chunks of 32 KiB for each possible CPU that per-CPU objects may take besides the library's first; forks that find no memory fail, and
-    /// the kernel goes on
+    /// Chunks that each allocator may take besides its first; forks that find no memory fail, and the kernel goes on. For each possible CPU a chunk
+    /// has 128 KiB in the kernel, 32 KiB on native threads, and 256 KiB of the Linux-like allocator
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = number_in(0..=1_000_000))]
     pub chunk_limit: Option<u32>,
 

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 use threads::Threads;
-use workload::{CHUNK_LIMIT, MIN_LIVE_PER_CPU, Orders, Part, Plan, STRATEGIES, Workload, clock};
+use workload::{CHUNK_LIMIT, ChunkLimit, MIN_LIVE_PER_CPU, Orders, Part, Plan, STRATEGIES, Workload, clock};
 
 /// How long the clock is compared with the system's.
 const CALIBRATION: Duration = Duration::from_millis(100);
@@ -99,7 +99,7 @@ fn run(options: &Options) -> Result<bool> {
     // SAFETY: per-CPU data is touched by the stage's threads only.
     let machine = unsafe { Machine::boot(options.possible_cpus) }.context("no machine")?;
     if let Some(nr_chunks) = options.chunk_limit {
-        CHUNK_LIMIT.set(nr_chunks);
+        ChunkLimit::set_all(nr_chunks);
     }
     pcpu::alloc::set_source(&CHUNK_LIMIT);
     let stage = Threads { machine, cores: cores.iter().copied().cycle().take(options.cpus).collect() };

@@ -5,19 +5,24 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use pcpu::AreaLayout;
 use pcpu::alloc::{Heap, Source};
 
-/// The heap, up to so many chunks of both allocators together.
+/// The heap, up to so many chunks.
 #[derive(Debug)]
 pub struct ChunkLimit {
     nr_left: AtomicUsize,
 }
 
-/// The system's. Without a limit until one is set.
+/// Of the library's allocator. Without a limit until one is set.
 pub static CHUNK_LIMIT: ChunkLimit = ChunkLimit { nr_left: AtomicUsize::new(usize::MAX) };
 
+/// Of the other one: what one allocator holds is not missing where the other's strategy has its turn.
+pub(crate) static LINUX_CHUNK_LIMIT: ChunkLimit = ChunkLimit { nr_left: AtomicUsize::new(usize::MAX) };
+
 impl ChunkLimit {
-    /// Sets it, before the first chunk is asked for.
-    pub fn set(&self, nr_chunks: usize) {
-        self.nr_left.store(nr_chunks, Ordering::Relaxed);
+    /// Limits each allocator to so many chunks besides its first, before one is asked for.
+    pub fn set_all(nr_chunks: usize) {
+        // The library's first chunk does not come from the heap.
+        CHUNK_LIMIT.nr_left.store(nr_chunks, Ordering::Relaxed);
+        LINUX_CHUNK_LIMIT.nr_left.store(nr_chunks + 1, Ordering::Relaxed);
     }
 
     /// Makes a chunk, if one more is allowed.

@@ -1,36 +1,14 @@
 //! A limit on the memory for per-CPU chunks, reached while a bomb grows. A process of its own, since a process has one source.
 
-use core::ptr::NonNull;
-use pcpu::AreaLayout;
-use pcpu::alloc::{Heap, Source};
 use pcpu::host::Machine;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use workload::{Crew, Each, Grouped, Orders, Strategy, Tally, Workload};
+use workload::{CHUNK_LIMIT, ChunkLimit, Crew, Each, Grouped, LinuxGrouped, Orders, Strategy, Tally, Workload};
 
 const NR_CPUS: usize = 2;
-const MAX_CHUNKS: usize = 2;
-
-/// So many chunks and no more.
-struct Limited {
-    nr_chunks: AtomicUsize,
-}
-
-static LIMITED: Limited = Limited { nr_chunks: AtomicUsize::new(0) };
-
-// SAFETY: the heap's chunks.
-unsafe impl Source for Limited {
-    fn allocate(&self, chunk: &AreaLayout) -> Option<NonNull<u8>> {
-        let more = |nr| (nr < MAX_CHUNKS).then_some(nr + 1);
-        self.nr_chunks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        Heap.allocate(chunk)
-    }
-
-    unsafe fn release(&self, memory: NonNull<u8>, chunk: &AreaLayout) {
-        // SAFETY: the caller's promise.
-        unsafe { Heap.release(memory, chunk) };
-        self.nr_chunks.fetch_sub(1, Ordering::Relaxed);
-    }
-}
+/// Besides each allocator's first.
+const NR_CHUNKS: usize = 1;
+/// Four counters' slots on a CPU, and what a chunk has for a CPU: the library's, and the Linux-like allocator's.
+const OWN: (usize, usize) = (4 * size_of::<i64>(), pcpu::DEFAULT_UNIT_BYTES);
+const LINUX: (usize, usize) = (4 * size_of::<i32>(), 256 << 10);
 
 fn bomb<S: Strategy>(machine: Machine, live: usize, steps: usize) -> Tally {
     let orders = Orders { workload: Workload::Bomb, live, folio_order: 0, shares: false };
@@ -54,13 +32,16 @@ fn bomb<S: Strategy>(machine: Machine, live: usize, steps: usize) -> Tally {
 fn forks_fail_at_the_limit_and_the_system_goes_on() {
     // SAFETY: this test touches per-CPU data only inside of `run`, and starts no threads there.
     let machine = unsafe { Machine::boot(NR_CPUS) }.unwrap();
-    pcpu::alloc::set_source(&LIMITED);
+    ChunkLimit::set_all(NR_CHUNKS);
+    pcpu::alloc::set_source(&CHUNK_LIMIT);
     let objects = || machine.run(1, |_| pcpu::alloc::stats().live_objects)[0];
     let objects_before = objects();
 
-    // More spaces than all chunks have room for: 32 B on each CPU for each of them, and four times 8 B.
-    let live = 4 * (MAX_CHUNKS + 1) * pcpu::DEFAULT_UNIT_BYTES / 32;
-    for tally in [bomb::<Grouped>(machine, live, live), bomb::<Each>(machine, live, live)] {
+    // Three times as many spaces as all chunks have room for.
+    let live = |(slots_bytes, unit_bytes): (usize, usize)| 3 * (NR_CHUNKS + 1) * unit_bytes / slots_bytes;
+    let (own, linux) = (live(OWN), live(LINUX));
+    let tallies = [bomb::<Grouped>(machine, own, own), bomb::<Each>(machine, own, own), bomb::<LinuxGrouped>(machine, linux, linux)];
+    for tally in tallies {
         assert!(tally.failed_forks > 0);
         assert!(tally.lifetimes > tally.failed_forks);
         assert_eq!(tally.nonzero_counters, 0);

@@ -22,7 +22,7 @@ mod kernel {
     use core::str::FromStr;
     use pcpu::{CpuId, Pinned, marked};
     use pcpu_boot::{BootInfo, CommandLine, Exit, exit, smp, time};
-    use workload::{CHUNK_LIMIT, Orders, Part, Plan, Stage, Workload, clock};
+    use workload::{CHUNK_LIMIT, ChunkLimit, Orders, Part, Plan, Stage, Workload, clock};
 
     pcpu_boot::entry!(main);
 
@@ -83,7 +83,7 @@ mod kernel {
         let folio_orders: Vec<u32> =
             words.value("folio_orders").unwrap_or("0").split(',').map(|text| number("folio_orders", text)).collect();
         if let Some(nr_chunks) = option(words, "chunks") {
-            CHUNK_LIMIT.set(nr_chunks);
+            ChunkLimit::set_all(nr_chunks);
         }
 
         smp::start(boot, UNIT_BYTES);

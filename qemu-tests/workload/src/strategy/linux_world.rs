@@ -1,7 +1,7 @@
 //! What all counters of the Linux kind have in common: the allocator, the batch, the list of all counters, and single instructions on a
 //! CPU's own copy.
 
-use crate::limit::CHUNK_LIMIT;
+use crate::limit::LINUX_CHUNK_LIMIT;
 use crate::linux_like::LinuxLike;
 use alloc::vec::Vec;
 use core::arch::asm;
@@ -49,7 +49,7 @@ impl World {
     fn new() -> Self {
         let nr_possible = CpuId::possible().len();
         World {
-            allocator: LinuxLike::new(nr_possible, UNIT_BYTES).limited(&CHUNK_LIMIT),
+            allocator: LinuxLike::new(nr_possible, UNIT_BYTES).limited(&LINUX_CHUNK_LIMIT),
             batch: (2 * nr_possible as i64).max(32),
             nr_possible,
             list: SpinMutex::new(CounterList::default()),
