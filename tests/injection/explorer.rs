@@ -43,7 +43,7 @@ pub enum Plan<'a, W> {
     /// One for each increasing sequence of gaps: the first injection in the first, and so on. All gaps of short operations; of others
     /// the one before each instruction that refers to GS, which stands for all since the one before: only those notice a migration.
     Sequence { injections: &'a [Injection<W>] },
-    /// A single one, with one of the injections in every gap whose number is a multiple of `spacing`, in turns.
+    /// A single one, with one of the injections in every gap whose number is a multiple of `spacing`, in turns, up to [`STORM_LENGTH`].
     Storm { spacing: usize, injections: &'a [Injection<W>] },
 }
 
@@ -52,6 +52,10 @@ const SHORT: usize = 24;
 
 /// How many instructions that refer to GS `Plan::Sequence` looks at: more than a hit has, so that a miss that comes of it is tried too.
 const NR_SEQUENCED: usize = 8;
+
+/// The gap with which a storm ends. An operation that tries again when it was disturbed may be disturbed in each of its tries for ever, if they take
+/// a multiple of the storm's spacing.
+const STORM_LENGTH: usize = 100_000;
 
 /// A schedule that does not end by then never will.
 const TIME_LIMIT_SECONDS: u32 = 60;
@@ -210,7 +214,7 @@ impl<W> Explorer<'_, W> {
                     goes_on && seen.nr_marked <= NR_SEQUENCED
                 }
                 Some(&Plan::Storm { spacing, injections }) => {
-                    if gap.nr.is_multiple_of(spacing) {
+                    if gap.nr.is_multiple_of(spacing) && gap.nr < STORM_LENGTH {
                         self.inject(gap, &injections[gap.nr / spacing % injections.len()]);
                     }
                     true
