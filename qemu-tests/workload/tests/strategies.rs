@@ -95,20 +95,21 @@ fn no_read_is_further_off_than_is_guaranteed() {
     let _alone = ALONE.lock();
     clock::set_ticks_per_second(measured_ticks_per_second());
     let stage = Threads(machine());
-    let error_of = |strategy: &str, key: &str| -> u64 {
+    // Of one run: whether a lazy counter is promoted, and so what it guarantees, depends on how threads take turns.
+    let errors_of = |strategy: &str| -> (u64, u64) {
         let row = workload::run(strategy, &stage, &plan_of_nothing()).unwrap().to_string();
-        let value = row.split(' ').find_map(|word| word.strip_prefix(key)).unwrap();
-        value.parse().unwrap()
+        let value = |key: &str| row.split(' ').find_map(|word| word.strip_prefix(key)).unwrap().parse().unwrap();
+        (value("worst_read_error="), value("guaranteed_error="))
     };
     for strategy in STRATEGIES {
-        let (worst, guaranteed) = (error_of(strategy, "worst_read_error="), error_of(strategy, "guaranteed_error="));
+        let (worst, guaranteed) = errors_of(strategy);
         assert!(worst <= guaranteed, "{strategy}: {worst} > {guaranteed}");
     }
     // Nothing of what 4 CPUs counted shows yet: one less than the batch, and than the events until a flush.
-    assert_eq!(error_of("linux-grouped", "worst_read_error="), 4 * 31);
-    assert_eq!(error_of("split", "worst_read_error="), 4 * 63);
-    assert_eq!(error_of("atomic", "worst_read_error="), 0);
-    assert!(error_of("grouped", "worst_read_error=") > 0);
+    assert_eq!(errors_of("linux-grouped").0, 4 * 31);
+    assert_eq!(errors_of("split").0, 4 * 63);
+    assert_eq!(errors_of("atomic").0, 0);
+    assert!(errors_of("grouped").0 > 0);
 }
 
 #[test]
