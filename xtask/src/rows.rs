@@ -69,6 +69,8 @@ pub struct Row {
     pub seconds: f64,
     /// The median round's.
     pub per_second: f64,
+    /// The fastest round's.
+    pub best_per_second: f64,
     /// The fastest minus the slowest round, as a part of the median.
     pub spread: f64,
     /// `per_second` in units of the first row of the same setting, compared round by round: the median.
@@ -111,6 +113,11 @@ impl Row {
         1e9 * f64::from(self.setting.cpus) / self.per_second
     }
 
+    /// The same in the fastest round: what else runs on the machine only makes rounds slower.
+    pub fn best_ns_per_lifetime(&self) -> f64 {
+        1e9 * f64::from(self.setting.cpus) / self.best_per_second
+    }
+
     /// How far rounds are apart: of one round, or where nothing was done, there is nothing to say.
     pub fn spread_text(&self) -> String {
         if self.rounds > 1 && self.lifetimes > 0 { percent(self.spread) } else { "-".into() }
@@ -139,6 +146,7 @@ impl Row {
             lifetimes,
             seconds: rounds.iter().map(|round| round.seconds).sum(),
             per_second,
+            best_per_second: fastest,
             spread: finite((fastest - slowest) / per_second),
             ratio: finite(median(&ratios)),
             nonzero_counters: rounds.iter().map(|round| round.nonzero_counters).sum(),

@@ -148,7 +148,7 @@ impl Series {
             parts: vec!["counters", "lifecycle"],
             strategies: all.clone(),
             seconds: Duration::from_millis(400),
-            rounds: 11,
+            rounds: 31,
             ..native.clone()
         });
         series.push(Series {

@@ -189,13 +189,23 @@ fn folios(rows: &[Row]) -> String {
 }
 
 fn alone(rows: &[Row]) -> String {
-    let mut table =
-        styled(["strategy", "ns", "linux-grouped / this", "ns without adds", "linux-grouped / this", "atomic / this", "spread"]);
+    let mut table = styled([
+        "strategy",
+        "ns",
+        "linux-grouped / this",
+        "ns without adds",
+        "linux-grouped / this",
+        "atomic / this",
+        "median ns",
+        "spread",
+    ]);
     let of = |part: &str, strategy: &str| rows.iter().find(|row| row.setting.part == part && row.strategy == strategy);
-    let by = |baseline: Option<&Row>, row: &Row| baseline.map_or_else(String::new, |baseline| times(row.per_second / baseline.per_second));
+    let by = |baseline: Option<&Row>, row: &Row| {
+        baseline.map_or_else(String::new, |baseline| times(row.best_per_second / baseline.best_per_second))
+    };
     for strategy in distinct(rows.iter().map(|row| row.strategy.as_str())) {
         let (Some(counters), Some(lifecycle)) = (of("counters", strategy), of("lifecycle", strategy)) else { continue };
-        let ns = |row: &Row| grouped_digits(row.ns_per_lifetime().round() as u64);
+        let ns = |row: &Row| grouped_digits(row.best_ns_per_lifetime().round() as u64);
         table.add_row([
             strategy.to_owned(),
             ns(counters),
@@ -203,6 +213,7 @@ fn alone(rows: &[Row]) -> String {
             ns(lifecycle),
             by(of("lifecycle", "linux-grouped"), lifecycle),
             by(of("counters", "atomic"), counters),
+            grouped_digits(counters.ns_per_lifetime().round() as u64),
             counters.spread_text(),
         ]);
     }
@@ -262,7 +273,10 @@ pub fn legend(views: &[View]) -> String {
              the list and are taken off it in batches of 15, as in exit_mmap. In the thread, folio_lruvec_lock came up next after grouping, and\n\
              M. Wilcox answered that larger anonymous folios are fewer (2023).",
         ),
-        View::Alone => Some("ns: a CPU's for one lifetime: two spaces' counters made, 59 adds, 8 exact sums, freed; nothing else is done."),
+        View::Alone => Some(
+            "ns: a CPU's for one lifetime in the fastest round, since what else runs on the machine only makes rounds slower: two spaces' counters made,\n\
+             59 adds, 8 exact sums, freed; nothing else is done. Ratios are of the fastest rounds too.",
+        ),
         View::Threads => {
             Some("runs/s: of all threads; a run is 60 page faults, counted one by one, and four unmaps, in the space that all have.")
         }

@@ -104,8 +104,8 @@ fn fork_bomb(stored: &Stored<Row>) -> Vec<Figure> {
             let linux = alone
                 .ratio("linux-grouped", &row.strategy)
                 .map_or_else(String::new, |ratio| format!("; linux-grouped takes {}", times(ratio)));
-            let value = format!("{} ns{linux}", grouped_digits(row.ns_per_lifetime().round() as u64));
-            add(name, value, row, percent(row.spread));
+            let value = format!("{} ns{linux}", grouped_digits(row.best_ns_per_lifetime().round() as u64));
+            add(name, value, row, format!("fastest round; {}", percent(row.spread)));
         }
     }
     if let Some(execs) = Execs::of(stored) {

@@ -103,6 +103,7 @@ fn row(setting: &Setting, strategy: &str, rounds: usize) -> Row {
         lifetimes: 1_000,
         seconds: 1.0,
         per_second: 40_000.0,
+        best_per_second: 40_000.0,
         spread: 0.1,
         ratio: 1.0,
         nonzero_counters: 0,

@@ -21,12 +21,12 @@ pub fn lifetime(source: &Source<Row>) -> Markup {
     section("Four counters' lifetime", source, |stored| {
         let alone = Alone::of(stored)?;
         let bar = |row: &&Row| {
-            let ns = row.ns_per_lifetime();
+            let ns = row.best_ns_per_lifetime();
             Bar {
                 label: row.strategy.clone(),
                 value: ns,
-                low: ns / (1.0 + row.spread / 2.0),
-                high: ns * (1.0 + row.spread / 2.0),
+                low: ns,
+                high: row.ns_per_lifetime(),
                 text: format!("{} ns", grouped_digits(ns.round() as u64)),
             }
         };
@@ -43,19 +43,20 @@ pub fn lifetime(source: &Source<Row>) -> Markup {
                 let by = |strategy: &str| alone.ratio(strategy, &row.strategy).map_or_else(String::new, times);
                 cells([
                     row.strategy.clone(),
-                    grouped_digits(row.ns_per_lifetime().round() as u64),
+                    grouped_digits(row.best_ns_per_lifetime().round() as u64),
                     by("linux-grouped"),
                     by("atomic"),
-                    without_adds.map_or_else(String::new, |row| grouped_digits(row.ns_per_lifetime().round() as u64)),
+                    without_adds.map_or_else(String::new, |row| grouped_digits(row.best_ns_per_lifetime().round() as u64)),
+                    grouped_digits(row.ns_per_lifetime().round() as u64),
                     percent(row.spread),
                 ])
             })
             .collect();
-        let headings = ["strategy", "ns", "linux-grouped / this", "atomic / this", "ns without adds", "spread"];
+        let headings = ["strategy", "ns", "linux-grouped / this", "atomic / this", "ns without adds", "median ns", "spread"];
         Some(Shown {
             see: alone.sentence()?,
             content: html! { (charts(&[bars.inline()])) (table(&headings, &rows)) (meanings(&alone.counters)) },
-            spread: rounds(&alone.counters),
+            spread: format!("fastest of {}; lines go to the median", rounds_of(&alone.counters)),
         })
     })
 }
@@ -80,11 +81,11 @@ impl<'a> Alone<'a> {
 
     /// How many times as long one takes as the other.
     pub fn ratio(&self, slow: &str, fast: &str) -> Option<f64> {
-        Some(self.find(fast)?.per_second / self.find(slow)?.per_second)
+        Some(self.find(fast)?.best_per_second / self.find(slow)?.best_per_second)
     }
 
     fn sentence(&self) -> Option<String> {
-        let ns = |strategy| Some(format!("{} ns", grouped_digits(self.find(strategy)?.ns_per_lifetime().round() as u64)));
+        let ns = |strategy| Some(format!("{} ns", grouped_digits(self.find(strategy)?.best_ns_per_lifetime().round() as u64)));
         Some(format!(
             "Two spaces' counters take {} when their kernel says that each has one user, beside {} with plain atomics and {} in Linux's way, grouped; lazy ones, \
              which need not be told how many users there are, take {}.",
@@ -511,6 +512,10 @@ pub fn matrix(stored: &Stored<Row>) -> Vec<&Row> {
 /// A process's whole life, in the kernel, with nothing timed besides.
 fn is_plain(row: &Row) -> bool {
     !row.setting.native && row.setting.part == "whole" && !row.setting.shares
+}
+
+fn rounds_of(rows: &[&Row]) -> String {
+    counted(rows.iter().map(|row| row.rounds).max().unwrap_or_default(), "round")
 }
 
 /// Of how many rounds rows are the median, and how far these are apart at most.

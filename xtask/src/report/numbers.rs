@@ -104,7 +104,7 @@ mod tests {
         let text = render(&fixture::data());
         for part in [
             "`cargo xtask bench` on Fixture, 2 CPUs",
-            "| counters of an exec, linux-grouped | 50,000 ns; linux-grouped takes 1.00x | native, 2 CPUs of 256 possible | 10 % |",
+            "| counters of an exec, linux-grouped | 50,000 ns; linux-grouped takes 1.00x | native, 2 CPUs of 256 possible | fastest round; 10 % |",
             "| alloc_free/16 | 6.00 ns; baseline 600 ns (100.0x) | 1 thread, 256 possible CPUs | median 7.00 ns, 20.0 gs adds |",
             "| atomic_add | 8 transfers, 3 instructions | 8 CPUs | counted |",
             "| exec, lazy, model | 0.06 million/s | 64 CPUs | a model |",
