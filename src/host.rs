@@ -260,9 +260,7 @@ impl Machine {
         }
         results
     }
-}
 
-impl Machine {
     /// Runs `f` on the boot CPU alone, as [`run`](Self::run) does: to make, to look at and to drop what other runs share.
     ///
     /// # Panics

@@ -16,7 +16,7 @@ const NOWHERE: usize = 1 << 46;
 /// Makes this thread, if it is no CPU, fault wherever it touches per-CPU data, and not only where there happens to be no memory.
 pub(super) fn provoke() {
     if IRQS.get() == Irqs::NoCpu {
-        // SAFETY: the thread touches no per-CPU data, by the contract of `boot`, and would fault if it did.
+        // SAFETY: below 2^47, so canonical; the thread is no CPU and touches no per-CPU data, by the contract of `boot`, and would fault if it did.
         unsafe { arch::set_gs_base(NOWHERE) };
     }
 }

@@ -97,13 +97,16 @@ fn operations(options: &Bench) -> Result<Vec<Operation>> {
             operations.push(operation);
         }
     })?;
-    let parts = (!options.filter.is_empty()).then(|| options.filter.split(',')).into_iter().flatten();
-    for part in parts {
-        if part.is_empty() || !operations.iter().any(|operation| operation.name.contains(part)) {
-            bail!("no operation's name contains `{part}`; `cargo xtask bench --list` has all");
-        }
+    if let Some(part) = unknown(&options.filter, &operations) {
+        bail!("no operation's name contains `{part}`; `cargo xtask bench --list` has all");
     }
     Ok(operations)
+}
+
+/// The first part of the filter that no row's name contains.
+fn unknown<'a>(filter: &'a str, operations: &[Operation]) -> Option<&'a str> {
+    let is_known = |part: &str| !part.is_empty() && operations.iter().flat_map(|operation| &operation.rows).any(|row| row.contains(part));
+    filter.split(',').find(|part| !filter.is_empty() && !is_known(part))
 }
 
 /// One process for each number of possible CPUs, up to the first failure.
@@ -163,4 +166,21 @@ pub fn messages(filter: &str, possible_cpus: u32, further: &[&str], mut on_messa
 
 fn list(numbers: &[u32]) -> String {
     numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_of_a_filter_is_in_the_name_of_a_row() {
+        let operation = |name: &str, row: &str| Operation { name: name.into(), meaning: String::new(), rows: vec![row.into()] };
+        let operations = [operation("sum/touched_NR", "sum/touched_2"), operation("gs_add", "gs_add")];
+        for filter in ["", "sum/touched_2", "add", "gs_add,sum"] {
+            assert_eq!(unknown(filter, &operations), None, "{filter}");
+        }
+        for (filter, part) in [("touched_NR", "touched_NR"), ("gs_add,nosuch", "nosuch"), (",", ""), ("gs_add,", "")] {
+            assert_eq!(unknown(filter, &operations), Some(part), "{filter}");
+        }
+    }
 }

@@ -29,9 +29,6 @@ pub fn count(
     words: &str,
     on_event: impl FnMut(Event),
 ) -> Result<Vec<Row>> {
-    if machine.cpus as usize > MAX_CPUS {
-        bail!("{} CPUs: at most {MAX_CPUS} can be told apart", machine.cpus);
-    }
     let folder = Folder::new()?;
     let out = folder.report();
     boot(machine, plugin, &["address=virtual"], &["-icount", TIME], &out, (kernel, words), on_event)?;
@@ -48,6 +45,9 @@ pub(crate) fn boot(
     (kernel, words): (&Kernel, &str),
     on_event: impl FnMut(Event),
 ) -> Result<()> {
+    if machine.cpus as usize > MAX_CPUS {
+        bail!("{} CPUs: at most {MAX_CPUS} can be told apart", machine.cpus);
+    }
     let mut load = OsString::from(plugin);
     for argument in plugin_args {
         load.push(",");

@@ -4,7 +4,6 @@ use crate::count::boot;
 use crate::folder::Folder;
 use crate::marks::Marks;
 use anyhow::{Context, Result, bail};
-use conflict_plugin::MAX_CPUS;
 use conflict_plugin::profile::Profile as Counted;
 use kernel_runner::{Event, Kernel, Machine};
 use serde::Serialize;
@@ -44,9 +43,6 @@ pub fn profile(
     words: &str,
     on_event: impl FnMut(Event),
 ) -> Result<Vec<Profile>> {
-    if machine.cpus as usize > MAX_CPUS {
-        bail!("{} CPUs: at most {MAX_CPUS} can be told apart", machine.cpus);
-    }
     let folder = Folder::new()?;
     let out = folder.report();
     boot(machine, plugin, &["count=instructions"], &[], &out, (kernel, words), on_event)?;
